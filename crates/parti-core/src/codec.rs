@@ -1,0 +1,1 @@
+//! The one place that turns user-supplied keys into ids, store keys and subjects.

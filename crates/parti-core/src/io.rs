@@ -1,0 +1,343 @@
+//! The seam between the core and the world: store requests and replies, source requests and
+//! events, handler jobs and results, as plain values.
+//!
+//! Contract of whoever carries them out: every store request gets exactly one reply, at the latest
+//! when its `timeout` is over (a write then answers [`StoreError::Unknown`], a read
+//! [`StoreError::Unavailable`]).
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::ids::{Epoch, Offset, PartitionId, Revision};
+use crate::key::{Key, Prefix};
+use crate::record::Record;
+
+/// Tells replies apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct RequestId(pub u64);
+
+/// One request to the store.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StoreRequest {
+    /// Comes back in the reply.
+    pub id: RequestId,
+    /// What to do.
+    pub op: StoreOp,
+    /// When to give up waiting.
+    pub timeout: Duration,
+}
+
+/// What to do on the store.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum StoreOp {
+    /// Read one record. May be stale: good for preparing a write, never for deciding.
+    Read(Key),
+    /// Read all records under a prefix. May be stale.
+    List(Prefix),
+    /// Write each record if its expectation holds; each fares on its own.
+    Write(Vec<Write>),
+}
+
+/// One conditional write. There is no unconditional one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Write {
+    /// Where.
+    pub key: Key,
+    /// What must be there now.
+    pub expect: Expect,
+    /// What to put there; `None` deletes.
+    pub value: Option<Record>,
+}
+
+/// What must hold for a write to happen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Expect {
+    /// No record there.
+    Absent,
+    /// The record at exactly this revision.
+    At(Revision),
+}
+
+/// A record as found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Stored {
+    /// Where.
+    pub key: Key,
+    /// As of which write.
+    pub revision: Revision,
+    /// What.
+    pub record: Record,
+}
+
+/// The store's answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum StoreReply {
+    /// To a read.
+    Read(Result<Option<Stored>, StoreError>),
+    /// To a list.
+    List(Result<Vec<Stored>, StoreError>),
+    /// To a write: one outcome per write, in order.
+    Write(Vec<WriteOutcome>),
+}
+
+/// What became of one write.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum WriteOutcome {
+    /// Done, as this revision.
+    Done(Revision),
+    /// The expectation did not hold; this is there instead.
+    Conflict(Option<Stored>),
+    /// Something else.
+    Failed(StoreError),
+}
+
+/// Named by what the caller does next.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum StoreError {
+    /// Nothing was done; try again.
+    #[error("the store is not available")]
+    Unavailable,
+    /// The write may have happened, or may still happen: settle it by a further write.
+    #[error("the fate of the write is open")]
+    Unknown,
+    /// The store refuses; a person must mend configuration or permissions.
+    #[error("the store refuses: {0}")]
+    Rejected(Arc<str>),
+}
+
+/// What can be watched. A watch yields a snapshot, then changes, and a fresh snapshot after any gap.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Scope {
+    /// One record.
+    Key(Key),
+    /// All records under a prefix.
+    Prefix(Prefix),
+}
+
+/// News of a watch. Events may be duplicated or late, never silently lost.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum WatchEvent {
+    /// All there is now: at the start, and after any gap.
+    Snapshot(Vec<Stored>),
+    /// A record was written.
+    Changed(Stored),
+    /// A record was deleted, by the write with this revision.
+    Removed(Key, Revision),
+}
+
+/// A message as a source yields it. The payload stays outside the core.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Message {
+    /// Its place in the log.
+    pub offset: Offset,
+    /// Hash of its key, for `ordering: key`.
+    pub key: u64,
+    /// Payload size in bytes.
+    pub size: u32,
+}
+
+/// A message to hand to the user's handler.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Job {
+    /// Which partition.
+    pub partition: PartitionId,
+    /// Under which epoch it is handled: the fencing token.
+    pub epoch: Epoch,
+    /// The message.
+    pub message: Message,
+    /// 1 for the first try.
+    pub attempt: u32,
+}
+
+/// How a handler call ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum HandlerResult {
+    /// Handled.
+    Done,
+    /// The handler returned an error.
+    Failed(Arc<str>),
+    /// The handler panicked.
+    Panicked(Arc<str>),
+}
+
+/// What kind of source feeds the lanes, and what it can do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SourceKind {
+    /// The embedded log: every lane reads its own partition, offsets are dense.
+    Log,
+    /// A JetStream-like stream: one durable consumer with several filters, as transport only.
+    Stream(Retention),
+}
+
+/// How a stream forgets messages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Retention {
+    /// By age and size. Any number of readers may overlap.
+    Limits,
+    /// Once acked. Two consumers may not share a subject.
+    WorkQueue,
+}
+
+/// Tells answers of a source apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Ask(pub u64);
+
+/// What to do on the source.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum SourceRequest {
+    /// Make the worker's durable deliver exactly these partitions; create it if need be.
+    /// Never empty: an empty filter list means the whole stream. Answer: `Consumer`.
+    UpdateConsumer {
+        /// Comes back in the answer.
+        ask: Ask,
+        /// The whole wanted set, sorted.
+        partitions: Vec<PartitionId>,
+    },
+    /// Delete the worker's durable: nothing is wanted. Answer: `Consumer`.
+    DeleteConsumer {
+        /// Comes back in the answer.
+        ask: Ask,
+    },
+    /// Rewind the durable to the beginning and clear its pending: everything not yet acked comes
+    /// again, in order (work queues only). Answer: `Consumer`.
+    ResetConsumer {
+        /// Comes back in the answer.
+        ask: Ask,
+    },
+    /// Ask the stream itself for its last offset. Answer: `Head`.
+    Head {
+        /// Comes back in the answer.
+        ask: Ask,
+    },
+    /// Read one partition past the consumer: messages from `from` on, in order, up to and with
+    /// `upto` (`None`: to the end). Answer: `Read`, possibly fewer than there are.
+    Read {
+        /// Comes back in the answer.
+        ask: Ask,
+        /// Which partition.
+        partition: PartitionId,
+        /// The first offset wanted.
+        from: Offset,
+        /// The last offset wanted.
+        upto: Option<Offset>,
+        /// The most messages to answer with.
+        limit: u32,
+    },
+    /// Turn a start position into a concrete offset. Answer: `Resolved`.
+    Resolve {
+        /// Comes back in the answer.
+        ask: Ask,
+        /// Which partition.
+        partition: PartitionId,
+        /// What was asked for.
+        start: crate::config::StartPosition,
+    },
+    /// Ask the durable for up to so many more messages. Answer: any number of `Delivered`.
+    Pull {
+        /// How many.
+        batch: u32,
+    },
+    /// Tell the durable that these deliveries need not come again.
+    Ack {
+        /// Consumer sequences of the deliveries.
+        deliveries: Vec<u64>,
+    },
+    /// Tell the durable that these deliveries are still worked on.
+    Extend {
+        /// Consumer sequences of the deliveries.
+        deliveries: Vec<u64>,
+    },
+    /// Publish a dead letter, under a message id made of partition and offset. Answer: `DeadLettered`.
+    DeadLetter {
+        /// Comes back in the answer.
+        ask: Ask,
+        /// The message that failed.
+        job: Job,
+        /// Why.
+        error: Arc<str>,
+    },
+}
+
+/// News of the source.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum SourceEvent {
+    /// The consumer is as asked, and has this creation stamp (0: deleted).
+    Consumer {
+        /// Which request.
+        ask: Ask,
+        /// The consumer's identity.
+        result: Result<u64, SourceError>,
+    },
+    /// The stream's last offset, asked of its leader.
+    Head {
+        /// Which request.
+        ask: Ask,
+        /// The answer.
+        result: Result<Offset, SourceError>,
+    },
+    /// Messages read past the consumer.
+    Read {
+        /// Which request.
+        ask: Ask,
+        /// The answer.
+        result: Result<ReadBatch, SourceError>,
+    },
+    /// A start position, resolved.
+    Resolved {
+        /// Which request.
+        ask: Ask,
+        /// The offset to start at.
+        result: Result<Offset, SourceError>,
+    },
+    /// The durable delivered a message.
+    Delivered {
+        /// The consumer's identity: another one than expected is a gap.
+        consumer: u64,
+        /// The consumer sequence: grows by one from delivery to delivery; anything else is a gap.
+        sequence: u64,
+        /// Which partition.
+        partition: PartitionId,
+        /// The message.
+        message: Message,
+    },
+    /// The pull ended: it was answered in full, or timed out.
+    PullEnded,
+    /// Something may have been appended to this partition (embedded log).
+    Grew {
+        /// Which partition.
+        partition: PartitionId,
+    },
+    /// The connection was lost and is back: deliveries may have been lost.
+    Reconnected,
+    /// A dead letter was published, or not.
+    DeadLettered {
+        /// Which request.
+        ask: Ask,
+        /// Whether it is safely stored.
+        result: Result<(), SourceError>,
+    },
+}
+
+/// An answer to a read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ReadBatch {
+    /// The messages, in order.
+    pub messages: Vec<Message>,
+    /// Proof of how far the reader got: there is no other message below this offset.
+    pub next: Offset,
+    /// The oldest offset that retention has kept: whatever was below is gone.
+    pub first: Offset,
+    /// One past the newest offset, as of this read.
+    pub end: Offset,
+}
+
+/// Named by what the caller does next.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum SourceError {
+    /// Try again.
+    #[error("the source is not available: {0}")]
+    Unavailable(Arc<str>),
+    /// The source refuses; a person must mend something.
+    #[error("the source refuses: {0}")]
+    Rejected(Arc<str>),
+}

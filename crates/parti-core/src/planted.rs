@@ -1,0 +1,56 @@
+//! Planted bugs: realistic mistakes that the simulator must catch.
+//!
+//! They exist only in a build with `--cfg parti_planted`; in every other build
+//! [`planted!`](crate::planted!) is the constant `false` and the compiler removes the branch.
+
+/// True when the named bug is planted. `false`, at compile time, in a normal build.
+#[macro_export]
+macro_rules! planted {
+    ($bug:ident) => {{
+        #[cfg(parti_planted)]
+        {
+            $crate::planted::is_active($crate::planted::Bug::$bug)
+        }
+        #[cfg(not(parti_planted))]
+        {
+            false
+        }
+    }};
+}
+
+#[cfg(parti_planted)]
+pub use registry::*;
+
+#[cfg(parti_planted)]
+mod registry {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    macro_rules! bugs {
+        ($($(#[doc = $doc:literal])* $bug:ident,)*) => {
+            /// Every planted bug.
+            #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+            #[repr(usize)]
+            pub enum Bug { $($(#[doc = $doc])* $bug,)* }
+
+            /// All bugs with what each does wrong, in order.
+            pub const ALL: &[(Bug, &str)] = &[$((Bug::$bug, concat!($($doc),*)),)*];
+        };
+    }
+
+    bugs! {
+        /// A commit does not check the epoch it finds.
+        SkipEpochCheck,
+    }
+
+    static ACTIVE: AtomicUsize = AtomicUsize::new(usize::MAX);
+
+    /// Plants this bug, and only this one, in the whole process.
+    pub fn plant(bug: Option<Bug>) {
+        ACTIVE.store(bug.map_or(usize::MAX, |b| b as usize), Ordering::SeqCst);
+    }
+
+    /// Whether the bug is planted now.
+    pub fn is_active(bug: Bug) -> bool {
+        ACTIVE.load(Ordering::Relaxed) == bug as usize
+    }
+}

@@ -1,0 +1,250 @@
+//! One worker: the machine that a driver (or the simulator) feeds.
+//!
+//! `handle(now, event)` in, [`Action`]s out, [`Worker::next_deadline`] says when to come back with
+//! [`Event::Tick`].
+
+use std::sync::Arc;
+
+use crate::ids::{Epoch, Incarnation, Offset, PartitionId, Term, Version, WorkerId};
+use crate::io::{
+    HandlerResult, Job, RequestId, Scope, SourceEvent, SourceRequest, StoreReply, StoreRequest,
+    WatchEvent,
+};
+use crate::partition::Partition;
+
+/// The nine states of a worker, numbered as the metric `parti_worker_state` shows them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[repr(u8)]
+pub enum State {
+    /// Not started.
+    Init = 0,
+    /// Claiming a stable id.
+    ClaimingId = 1,
+    /// Finding out who leads.
+    Election = 2,
+    /// Waiting for the first assignment.
+    WaitingAssignment = 3,
+    /// Normal running.
+    Stable = 4,
+    /// Membership is settling.
+    Scaling = 5,
+    /// Partitions are moving.
+    Rebalancing = 6,
+    /// A crashed worker's partitions are being given to others.
+    Emergency = 7,
+    /// Stopping or stopped.
+    Shutdown = 8,
+}
+
+/// What happened.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// Begin.
+    Start,
+    /// Hand over everything, then go.
+    Stop,
+    /// A deadline came.
+    Tick,
+    /// The store answered.
+    Store(RequestId, StoreReply),
+    /// A watch has news.
+    Watch(Scope, WatchEvent),
+    /// The partition list was asked for, and this is it.
+    Partitions(Result<Arc<[Partition]>, Arc<str>>),
+    /// The user knows that the partition list changed.
+    RefreshPartitions,
+    /// The wall clock jumped: the lease counts as lapsed until the next renewal.
+    ClockJumped,
+    /// The source has news.
+    Source(SourceEvent),
+    /// A handler call ended.
+    Handled {
+        /// Which partition.
+        partition: PartitionId,
+        /// Under which epoch it was started.
+        epoch: Epoch,
+        /// Which message.
+        offset: Offset,
+        /// How it ended.
+        result: HandlerResult,
+    },
+}
+
+/// What to do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Action {
+    /// Ask the store.
+    Store(StoreRequest),
+    /// Start a watch (a second one on the same scope restarts it).
+    Watch(Scope),
+    /// End a watch.
+    Unwatch(Scope),
+    /// Ask the partition source for its list; answer with [`Event::Partitions`].
+    ListPartitions,
+    /// Ask the source.
+    Source(SourceRequest),
+    /// Call the user's handler; answer with [`Event::Handled`], once.
+    Handle(Job),
+    /// Tell hooks, logs, metrics and the group's history.
+    Report(Report),
+    /// The worker is at its end.
+    Stopped(Result<(), Fatal>),
+}
+
+/// Facts worth telling.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Report {
+    /// The state changed.
+    State {
+        /// From.
+        from: State,
+        /// To.
+        to: State,
+    },
+    /// This worker has an id.
+    Claimed(WorkerId, Incarnation),
+    /// The session is lost; everything stops, and a new one is sought.
+    SessionLost,
+    /// The lease lapsed (dispatch pauses) or is good again.
+    Lease {
+        /// Good again?
+        alive: bool,
+    },
+    /// This worker leads, or leads no longer.
+    Leading(Option<Term>),
+    /// A new assignment was accepted.
+    Assigned {
+        /// Its version.
+        version: Version,
+        /// The leader's term.
+        term: Term,
+        /// What to serve.
+        serve: Vec<PartitionId>,
+        /// What to prepare.
+        prepare: Vec<PartitionId>,
+    },
+    /// A partition was taken; handling starts at `next_offset`.
+    Taken {
+        /// Which.
+        partition: PartitionId,
+        /// Under which epoch.
+        epoch: Epoch,
+        /// Where handling starts.
+        next_offset: Offset,
+        /// From a dead owner.
+        seized: bool,
+    },
+    /// A partition was released.
+    Released {
+        /// Which.
+        partition: PartitionId,
+        /// Under which epoch it was held.
+        epoch: Epoch,
+        /// Where the next owner starts.
+        next_offset: Offset,
+    },
+    /// Somebody else owns it now: its handling stopped at once.
+    Fenced {
+        /// Which.
+        partition: PartitionId,
+        /// The epoch that is over.
+        epoch: Epoch,
+    },
+    /// A message went to the dead letters.
+    DeadLettered {
+        /// Which partition.
+        partition: PartitionId,
+        /// Which message.
+        offset: Offset,
+        /// After how many attempts.
+        attempts: u32,
+    },
+    /// Something is wrong, named; the rest goes on.
+    Trouble(Trouble),
+    /// A line for the group's history.
+    History(String),
+}
+
+/// Trouble that does not end the worker.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Trouble {
+    /// The log ends before the checkpoint: it was recreated or rolled back.
+    #[error("partition {partition}: the log ends at {end}, before the checkpoint's next offset {next}; it was recreated or restored; reset the checkpoint to go on")]
+    LogWentBack {
+        /// Which partition.
+        partition: PartitionId,
+        /// Where the log ends.
+        end: Offset,
+        /// Where handling was to start.
+        next: Offset,
+    },
+    /// Retention removed messages that were never handled.
+    #[error("partition {partition}: retention removed {lost} offsets below {first} before they were handled")]
+    RetentionOvertook {
+        /// Which partition.
+        partition: PartitionId,
+        /// Where the log starts now.
+        first: Offset,
+        /// How many offsets are gone.
+        lost: u64,
+    },
+    /// A record cannot be read; it is left alone.
+    #[error("record {key} cannot be read: {why}")]
+    Unreadable {
+        /// Where.
+        key: String,
+        /// Why.
+        why: String,
+    },
+    /// Partitions could not be listed; the last list stays.
+    #[error("listing partitions failed: {0}")]
+    Listing(String),
+    /// A move takes long, because the owner's handler is slow.
+    #[error("partition {partition}: {owner} takes long to release it")]
+    SlowRelease {
+        /// Which partition.
+        partition: PartitionId,
+        /// Who holds it.
+        owner: WorkerId,
+    },
+    /// The source has trouble.
+    #[error("{0}")]
+    Source(String),
+}
+
+/// Why a worker ended against its will.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Fatal {
+    /// Every id in the range is taken.
+    #[error("all {0} stable ids in range are claimed; raise worker_id_max or stop a worker")]
+    StableIdExhausted(u64),
+    /// The store is another one than before.
+    #[error("the store's identity changed: it was recreated; check it, then restart the workers")]
+    StoreReplaced,
+    /// The store lost writes that it had acknowledged.
+    #[error("the store went back in time: it was restored or lost writes; run a reset with a higher epoch, then restart the workers")]
+    StoreWentBack,
+    /// The group runs with other settings.
+    #[error("refused by the group: {0}")]
+    Disagreement(String),
+    /// The store refuses this worker.
+    #[error("the store refuses: {0}")]
+    Rejected(String),
+}
+
+/// What a worker is made of.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// All settings.
+    pub config: crate::config::Config,
+    /// Who should serve what.
+    pub strategy: Arc<dyn crate::strategy::Strategy>,
+    /// What feeds the lanes.
+    pub source: crate::io::SourceKind,
+    /// The stream's identity, as the source reports it.
+    pub stream: u64,
+    /// The number this worker would like in its id (configured, or a StatefulSet ordinal).
+    pub preferred: Option<u64>,
+    /// Seed of nonces and jitter: different for every start.
+    pub seed: u64,
+}
