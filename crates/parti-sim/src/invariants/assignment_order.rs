@@ -1,0 +1,77 @@
+//! No assignment of a lower term or version is accepted, by a worker or over a newer one in the
+//! store.
+
+use std::collections::BTreeMap;
+
+use parti_core::ids::{Term, Version};
+use parti_core::record::Record;
+use parti_core::worker::{Action, Report};
+
+use super::{Invariant, Verdict};
+use crate::facts::{Facts, Proc, Seen};
+
+/// See the module.
+#[derive(Default)]
+pub struct AssignmentOrder {
+    accepted: BTreeMap<Proc, (Term, Version)>,
+}
+
+impl Invariant for AssignmentOrder {
+    fn name(&self) -> &'static str {
+        "no assignment from a lower term or version"
+    }
+
+    fn see(&mut self, _facts: &Facts, seen: &Seen<'_>) -> Verdict {
+        match seen {
+            Seen::Acted { proc, action: Action::Report(report), .. } => {
+                let Report::Assigned { version, term, .. } = report else { return Ok(()) };
+                let (last_term, last_version) = self.accepted.get(proc).copied().unwrap_or_default();
+                if *term < last_term || *version < last_version {
+                    return Err(format!(
+                        "process {proc} accepted version {version} of term {term} after version \
+                         {last_version} of term {last_term}"
+                    ));
+                }
+                self.accepted.insert(*proc, (*term, *version));
+                Ok(())
+            }
+            Seen::Wrote { proc, key, old: Some(old), new: Some(Record::Assignment(after)), .. } => {
+                let Record::Assignment(before) = &old.record else { return Ok(()) };
+                if after.term >= before.term && after.version > before.version {
+                    return Ok(());
+                }
+                Err(format!(
+                    "process {proc} wrote {key:?} version {} of term {} over version {} of term {}",
+                    after.version, after.term, before.version, before.term
+                ))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::invariants::bench::Bench;
+
+    fn assigned(term: u64, version: u64) -> Report {
+        Report::Assigned {
+            version: Version(version),
+            term: Term(term),
+            serve: Vec::new(),
+            prepare: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn an_older_assignment_is_caught() {
+        let mut bench = Bench::new(AssignmentOrder::default());
+        bench.start(1);
+        bench.report(0, assigned(2, 5)).expect("the first");
+        bench.report(0, assigned(2, 6)).expect("newer");
+        bench.report(0, assigned(3, 7)).expect("of a newer term");
+        bench.report(0, assigned(2, 8)).expect_err("an old term");
+        bench.report(0, assigned(3, 6)).expect_err("an old version");
+    }
+}

@@ -1,0 +1,132 @@
+//! Workers end against their will only for a named reason. When the store was replaced or went
+//! back in time, each of them ends and says so, and nothing that was already committed is used
+//! again: no partition is taken under an epoch that was given before, and nothing is dispatched.
+
+use std::collections::BTreeMap;
+
+use parti_core::ids::{Epoch, PartitionId};
+use parti_core::key::Key;
+use parti_core::record::Record;
+use parti_core::worker::{Action, Fatal};
+
+use super::{Invariant, Verdict, partition_write};
+use crate::facts::{Facts, Proc, Seen};
+use crate::setup::{Micros, SECOND, micros};
+
+/// See the module.
+#[derive(Default)]
+pub struct NamedErrors {
+    epochs: BTreeMap<PartitionId, Epoch>,
+    /// How each process that saw the loss ended.
+    ended: BTreeMap<Proc, Result<(), Fatal>>,
+}
+
+impl Invariant for NamedErrors {
+    fn name(&self) -> &'static str {
+        "a lost store ends in a named error, and nothing is reused"
+    }
+
+    fn outlives_the_store(&self) -> bool {
+        true
+    }
+
+    fn see(&mut self, facts: &Facts, seen: &Seen<'_>) -> Verdict {
+        let lost = facts.store_lost;
+        match seen {
+            Seen::Ended { proc, result } => {
+                self.ended.insert(*proc, (*result).clone());
+                match result {
+                    Err(fatal) if lost.is_none() => {
+                        Err(format!("process {proc} ended against its will: {fatal}"))
+                    }
+                    _ => Ok(()),
+                }
+            }
+            Seen::Acted { proc, action: Action::Handle(job), .. } => match lost {
+                Some(at) if facts.now > at + patience(facts) => Err(format!(
+                    "process {proc} dispatched {}/{} long after the store was lost",
+                    job.partition, job.message.offset
+                )),
+                _ => Ok(()),
+            },
+            Seen::Wrote { proc, key: Key::Partition(id), new: Some(Record::Partition(_)), .. } => {
+                let Some((_, _, before, after)) = partition_write(seen) else { return Ok(()) };
+                let highest = self.epochs.entry(id.clone()).or_default();
+                let taken = before.is_none_or(|before| before.epoch < after.epoch);
+                if lost.is_some() && taken && after.epoch <= *highest {
+                    return Err(format!(
+                        "process {proc} took partition {id} under epoch {}, given before the store \
+                         was lost",
+                        after.epoch
+                    ));
+                }
+                *highest = after.epoch.max(*highest);
+                Ok(())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn settled(&self, facts: &Facts) -> Verdict {
+        if facts.store_lost.is_none() {
+            return Ok(());
+        }
+        for (proc, known) in facts.procs.iter().enumerate() {
+            if known.is_alive() {
+                return Err(format!("process {proc} goes on as if the store were the same"));
+            }
+            match self.ended.get(&proc) {
+                None | Some(Ok(())) => {}
+                Some(Err(Fatal::StoreReplaced | Fatal::StoreWentBack)) => {}
+                Some(Err(other)) => {
+                    return Err(format!("process {proc} blames something else: {other}"));
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// How long a worker may take to find out.
+fn patience(facts: &Facts) -> Micros {
+    2 * facts.setup.ttl() + 2 * micros(facts.setup.config.operation_timeout) + 5 * SECOND
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::invariants::bench::Bench;
+
+    #[test]
+    fn an_unexpected_end_is_caught() {
+        let mut bench = Bench::new(NamedErrors::default());
+        bench.start(2);
+        bench.see(Seen::Ended { proc: 0, result: &Ok(()) }).expect("it wanted to");
+        bench
+            .see(Seen::Ended { proc: 1, result: &Err(Fatal::StoreWentBack) })
+            .expect_err("the store did not go back");
+    }
+
+    #[test]
+    fn an_epoch_given_twice_is_caught() {
+        let mut bench = Bench::new(NamedErrors::default());
+        bench.start(2);
+        let a = bench.claim(0, "worker-0");
+        bench.take(0, "p00", &a, 1).expect("fine");
+        bench.take(0, "p00", &a, 2).expect("fine");
+        bench.facts.records.clear();
+        bench.see(Seen::StoreLost).expect("it happens");
+        bench.take(1, "p00", &a, 2).expect_err("2 was given before");
+    }
+
+    #[test]
+    fn a_worker_that_goes_on_is_not_settled() {
+        let mut bench = Bench::new(NamedErrors::default());
+        bench.start(1);
+        bench.see(Seen::StoreLost).expect("it happens");
+        bench.settled().expect_err("process 0 goes on");
+        let result = Err(Fatal::StoreReplaced);
+        bench.see(Seen::Ended { proc: 0, result: &result }).expect("now it is a reason");
+        bench.settled().expect("it said so");
+    }
+}

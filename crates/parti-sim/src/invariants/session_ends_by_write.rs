@@ -1,0 +1,101 @@
+//! No session ends without a write: an id is claimed again only after its last life was marked as
+//! over, and the mark stays while a partition's record names that life.
+
+use parti_core::key::Key;
+use parti_core::record::Record;
+
+use super::{Invariant, Verdict};
+use crate::facts::{Facts, Seen};
+
+/// See the module.
+pub struct SessionEndsByWrite;
+
+impl Invariant for SessionEndsByWrite {
+    fn name(&self) -> &'static str {
+        "no session ends without a write"
+    }
+
+    fn see(&mut self, facts: &Facts, seen: &Seen<'_>) -> Verdict {
+        let Seen::Wrote { proc, revision, key: Key::Worker(id), old: Some(old), new, .. } = seen else {
+            return Ok(());
+        };
+        let Record::Worker(before) = &old.record else { return Ok(()) };
+        let life = before.incarnation_at(old.revision);
+        let Some(new) = new else {
+            if !before.status.is_over() {
+                return Err(format!("process {proc} deleted the live session of {id} ({life:?})"));
+            }
+            let named = facts.setup.partitions.iter().find(|partition| {
+                let record = facts.partition_record(&partition.id);
+                record.and_then(|record| record.owner.as_ref()) == Some(&(id.clone(), life))
+            });
+            return match named {
+                Some(partition) => Err(format!(
+                    "process {proc} deleted the mark of {id} ({life:?}), which still owns partition {}",
+                    partition.id
+                )),
+                None => Ok(()),
+            };
+        };
+        let Record::Worker(after) = new else { return Ok(()) };
+        let next = after.incarnation_at(*revision);
+        if next != life && !before.status.is_over() {
+            return Err(format!(
+                "process {proc} replaced {id} ({life:?}), whose session was {:?}, by {next:?}",
+                before.status
+            ));
+        }
+        if next == life && before.status.is_over() && !after.status.is_over() {
+            return Err(format!("process {proc} revived {id} ({life:?}), whose session was over"));
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::invariants::bench::Bench;
+    use parti_core::record::SessionStatus;
+
+    #[test]
+    fn a_claim_over_a_live_session_is_caught() {
+        let mut bench = Bench::new(SessionEndsByWrite);
+        bench.start(2);
+        let a = bench.claim(0, "worker-0");
+        bench.try_claim(1, "worker-0").expect_err("it lives");
+        let mut bench = Bench::new(SessionEndsByWrite);
+        bench.start(2);
+        let b = bench.claim(0, "worker-0");
+        bench.session(0, &b, |record| record.status = SessionStatus::Goodbye).expect("it goes");
+        bench.try_claim(1, "worker-0").expect("it is over");
+        assert_eq!(a.id, b.id);
+    }
+
+    #[test]
+    fn a_deleted_live_session_is_caught() {
+        let mut bench = Bench::new(SessionEndsByWrite);
+        bench.start(1);
+        let a = bench.claim(0, "worker-0");
+        bench.delete(0, Key::Worker(a.id)).expect_err("it lives");
+    }
+
+    #[test]
+    fn a_mark_that_goes_too_early_is_caught() {
+        let mut bench = Bench::new(SessionEndsByWrite);
+        bench.start(2);
+        let a = bench.claim(0, "worker-0");
+        bench.take(0, "p01", &a, 1).expect("fine");
+        bench.session(1, &a, |record| record.status = SessionStatus::Evicted).expect("silent");
+        bench.delete(1, Key::Worker(a.id)).expect_err("p01 still names it");
+    }
+
+    #[test]
+    fn a_revived_session_is_caught() {
+        let mut bench = Bench::new(SessionEndsByWrite);
+        bench.start(2);
+        let a = bench.claim(0, "worker-0");
+        bench.session(1, &a, |record| record.status = SessionStatus::Evicted).expect("silent");
+        bench.session(0, &a, |record| record.status = SessionStatus::Live).expect_err("too late");
+    }
+}
