@@ -259,3 +259,205 @@ fn published(source: u64, partition: &PartitionId, entry: &Entry, fate: Fate) ->
 fn no_consumer() -> SourceError {
     SourceError::Rejected("the embedded log has no consumers".into())
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use parti_core::ids::Epoch;
+    use parti_core::io::{Ask, Job};
+
+    use super::*;
+
+    fn p(name: &str) -> PartitionId {
+        PartitionId::new(name)
+    }
+
+    fn log_with(partition: &str, count: u64) -> Log {
+        let mut log = Log::new(3);
+        for n in 0..count {
+            log.publish(n * 1000, &p(partition), n, 1);
+        }
+        log
+    }
+
+    fn read(log: &mut Log, from: u64, upto: Option<u64>, limit: u32) -> (Vec<u64>, u64, u64, u64) {
+        let upto = upto.map(Offset);
+        let (ask, partition, from) = (Ask(1), p("a"), Offset(from));
+        match log.request(SourceRequest::Read {
+            ask,
+            partition,
+            from,
+            upto,
+            limit,
+        }) {
+            Some(SourceEvent::Read {
+                result: Ok(batch), ..
+            }) => {
+                let offsets = batch
+                    .messages
+                    .iter()
+                    .map(|message| message.offset.0)
+                    .collect();
+                (offsets, batch.next.0, batch.first.0, batch.end.0)
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn resolve(log: &mut Log, start: StartPosition) -> u64 {
+        match log.request(SourceRequest::Resolve {
+            ask: Ask(1),
+            partition: p("a"),
+            start,
+        }) {
+            Some(SourceEvent::Resolved {
+                result: Ok(offset), ..
+            }) => offset.0,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn offsets_are_dense_from_zero_in_each_partition() {
+        let mut log = log_with("a", 2);
+        assert_eq!(log.publish(0, &p("b"), 0, 1), Offset(0));
+        assert_eq!(log.publish(0, &p("a"), 0, 1), Offset(2));
+        assert_eq!(
+            (log.end(&p("a")), log.end(&p("b")), log.end(&p("c"))),
+            (Offset(3), Offset(1), Offset(0))
+        );
+    }
+
+    #[test]
+    fn a_read_says_how_far_it_got() {
+        let mut log = log_with("a", 5);
+        assert_eq!(read(&mut log, 0, None, 9), (vec![0, 1, 2, 3, 4], 5, 0, 5));
+        assert_eq!(read(&mut log, 1, None, 2), (vec![1, 2], 3, 0, 5));
+        assert_eq!(read(&mut log, 1, Some(1), 9), (vec![1], 2, 0, 5));
+        assert_eq!(read(&mut log, 5, None, 9), (vec![], 5, 0, 5));
+        assert_eq!(
+            read(&mut log, 8, None, 9),
+            (vec![], 8, 0, 5),
+            "past the end"
+        );
+        assert_eq!(
+            read(&mut Log::new(1), 0, None, 9),
+            (vec![], 0, 0, 0),
+            "never published to"
+        );
+    }
+
+    #[test]
+    fn retention_is_visible_in_first() {
+        let mut log = log_with("a", 5);
+        log.trim(&p("a"), Offset(3));
+        assert_eq!(read(&mut log, 0, None, 9), (vec![3, 4], 5, 3, 5));
+        assert_eq!(
+            read(&mut log, 0, Some(1), 9),
+            (vec![], 2, 3, 5),
+            "all of it is gone"
+        );
+        log.trim(&p("a"), Offset(1));
+        assert_eq!(log.first(&p("a")), Offset(3), "what is gone stays gone");
+        log.trim(&p("a"), Offset(99));
+        assert_eq!(
+            (log.first(&p("a")), log.end(&p("a"))),
+            (Offset(5), Offset(5))
+        );
+    }
+
+    #[test]
+    fn a_rolled_back_partition_gives_offsets_again() {
+        let mut log = log_with("a", 5);
+        log.roll_back(&p("a"), Offset(2));
+        assert_eq!(log.end(&p("a")), Offset(2));
+        assert_eq!(log.publish(0, &p("a"), 77, 1), Offset(2));
+        let audit = log.published();
+        let of_two: Vec<(u64, Fate)> = audit
+            .iter()
+            .filter(|m| m.offset == Offset(2))
+            .map(|m| (m.key, m.fate))
+            .collect();
+        assert_eq!(of_two, [(2, Fate::Vanished), (77, Fate::Kept)]);
+        assert_eq!(
+            (audit.len(), log.identity()),
+            (6, 3),
+            "nobody tells that it went back"
+        );
+    }
+
+    #[test]
+    fn a_recreated_log_is_another_one() {
+        let mut log = log_with("a", 2);
+        log.trim(&p("a"), Offset(1));
+        log.recreate();
+        assert_ne!(log.identity(), 3);
+        assert_eq!(log.end(&p("a")), Offset(0));
+        let fates: Vec<Fate> = log.published().iter().map(|message| message.fate).collect();
+        assert_eq!(fates, [Fate::Trimmed, Fate::Vanished]);
+    }
+
+    #[test]
+    fn start_positions_resolve_to_offsets() {
+        let mut log = log_with("a", 5);
+        log.trim(&p("a"), Offset(1));
+        assert_eq!(resolve(&mut log, StartPosition::Latest), 5);
+        assert_eq!(resolve(&mut log, StartPosition::Earliest), 1);
+        assert_eq!(resolve(&mut log, StartPosition::Offset(3)), 3);
+        assert_eq!(resolve(&mut log, StartPosition::Offset(0)), 1);
+        assert_eq!(resolve(&mut log, StartPosition::Time(3)), 3);
+        assert_eq!(resolve(&mut log, StartPosition::Time(0)), 1);
+        assert_eq!(resolve(&mut log, StartPosition::Time(99)), 5);
+        assert_eq!(resolve(&mut Log::new(1), StartPosition::Latest), 0);
+    }
+
+    #[test]
+    fn there_are_no_consumers() {
+        let mut log = log_with("a", 1);
+        let update = SourceRequest::UpdateConsumer {
+            ask: Ask(1),
+            partitions: vec![p("a")],
+        };
+        let answer = log.request(update);
+        assert!(
+            matches!(answer, Some(SourceEvent::Consumer { result: Err(_), .. })),
+            "{answer:?}"
+        );
+        assert_eq!(
+            log.request(SourceRequest::Pull { batch: 1 }),
+            Some(SourceEvent::PullEnded)
+        );
+        assert_eq!(
+            log.request(SourceRequest::Ack {
+                deliveries: vec![1]
+            }),
+            None
+        );
+    }
+
+    #[test]
+    fn dead_letters_are_kept_once() {
+        let mut log = log_with("a", 1);
+        let message = Message {
+            offset: Offset(0),
+            key: 0,
+            size: 1,
+        };
+        let job = Job {
+            partition: p("a"),
+            epoch: Epoch(1),
+            message,
+            attempt: 3,
+        };
+        for _ in 0..2 {
+            let error = Arc::from("no");
+            log.request(SourceRequest::DeadLetter {
+                ask: Ask(1),
+                job: job.clone(),
+                error,
+            });
+        }
+        assert_eq!(log.dead_letters().len(), 1);
+    }
+}

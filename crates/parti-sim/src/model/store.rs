@@ -68,13 +68,14 @@ struct Family {
 }
 
 /// The authoritative store.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct Store {
     families: [Family; 4],
     revision: Revision,
     /// Views as of an older revision than this are not known any more.
     floor: Revision,
     remembered: usize,
+    history: usize,
     life: u64,
     accepted: Vec<Accepted>,
     counters: Counters,
@@ -83,7 +84,21 @@ pub struct Store {
 impl Store {
     /// An empty store.
     pub fn new() -> Self {
-        Self::default()
+        Self::remembering(HISTORY)
+    }
+
+    /// An empty store that remembers so many changes.
+    pub fn remembering(history: usize) -> Self {
+        Self {
+            families: Default::default(),
+            revision: Revision(0),
+            floor: Revision(0),
+            remembered: 0,
+            history,
+            life: 0,
+            accepted: Vec::new(),
+            counters: Counters::default(),
+        }
     }
 
     /// Carries out each write whose expectation holds; each fares on its own.
@@ -126,7 +141,7 @@ impl Store {
         }
         family.changes.push_back((self.revision, write.key.clone()));
         self.remembered += 1;
-        self.forget_beyond(HISTORY);
+        self.forget_the_oldest();
         self.accepted.push(Accepted {
             life: self.life,
             revision: self.revision,
@@ -282,8 +297,8 @@ impl Store {
     }
 
     /// Forgets the oldest changes, so that memory stays bounded however long a run is.
-    fn forget_beyond(&mut self, limit: usize) {
-        while self.remembered > limit {
+    fn forget_the_oldest(&mut self) {
+        while self.remembered > self.history {
             let oldest = self
                 .families
                 .iter_mut()
@@ -309,6 +324,12 @@ impl Store {
                 }
             }
         }
+    }
+}
+
+impl Default for Store {
+    fn default() -> Self {
+        Self::new()
     }
 }
 
@@ -372,3 +393,6 @@ fn news(key: &Key, change: &Change) -> WatchEvent {
         None => WatchEvent::Removed(key.clone(), change.revision),
     }
 }
+
+#[cfg(test)]
+mod tests;
