@@ -147,8 +147,7 @@ impl Durable {
         }
         self.forget(message);
         self.floor = match self.pending.first_key_value() {
-            // With nothing pending, the floor follows the hidden position, not the shown one.
-            None => self.position - 1,
+            None => self.delivered,
             Some((lowest, _)) => self.floor.max(lowest - 1),
         };
         if config.retention == Retention::WorkQueue {
