@@ -1,0 +1,3 @@
+//! Deterministic simulation of Parti groups.
+
+pub mod model;

@@ -1,0 +1,437 @@
+//! A stream that behaves as JetStream was measured to (DESIGN.md section 8).
+//!
+//! ```text
+//!  publish ──▶ messages: one sequence from 1, a subject per partition
+//!                 │
+//!                 ├──▶ Read, Head, Resolve             past all consumers
+//!                 └──▶ durable of each worker: filter, hidden position, pending, redeliveries
+//!                          │   pulls, each of one connection, taking turns
+//!                          ▼
+//!                      deliveries(now) ──▶ (client, Delivered | PullEnded)
+//! ```
+//!
+//! *Acks on the wire name the message, not only the consumer sequence*: a client answers to the
+//! reply address that came with the delivery. Consumer sequences are given again after a reset, a
+//! recreation and a change of the consumer's leader, so a world whose network delays acks should
+//! turn sequences into messages where the client sends them: [`Replies`] does that, and
+//! [`Stream::ack`] and [`Stream::extend`] take the result. `request` with an `Ack` takes each
+//! sequence for the newest delivery that had it.
+
+mod durable;
+mod messages;
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeMap;
+
+use parti_core::config::{AckMode, JetStreamConfig};
+use parti_core::ids::{Offset, PartitionId};
+use parti_core::io::{Retention, SourceError, SourceEvent, SourceRequest};
+use parti_core::rng::Rng;
+
+use super::letters::{DeadLetter, DeadLetters};
+use super::{ClientId, Published};
+use durable::{Durable, Filter};
+use messages::Messages;
+
+/// How a stream and its consumers are set up. Times are microseconds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StreamConfig {
+    /// How messages are forgotten.
+    pub retention: Retention,
+    /// Whether messages are acked one by one.
+    pub ack: AckMode,
+    /// After how long an unacked message comes again.
+    pub ack_wait: u64,
+    /// How many messages of a consumer may be unacked.
+    pub max_ack_pending: u32,
+    /// How many pulls of a consumer may be open.
+    pub max_waiting: u32,
+    /// How long a pull stays open.
+    pub pull_expiry: u64,
+}
+
+impl StreamConfig {
+    /// As a worker with these settings sets it up.
+    pub fn of(retention: Retention, config: &JetStreamConfig) -> Self {
+        Self {
+            retention,
+            ack: config.ack,
+            ack_wait: u64::try_from(config.ack_wait.as_micros()).unwrap_or(u64::MAX),
+            max_ack_pending: config.max_ack_pending,
+            max_waiting: config.max_waiting,
+            pull_expiry: 5_000_000,
+        }
+    }
+}
+
+/// What a consumer's info shows. Its position is not in it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ConsumerInfo {
+    /// The consumer's identity.
+    pub created: u64,
+    /// Its filters, sorted; empty means the whole stream.
+    pub filters: Vec<PartitionId>,
+    /// Stream sequence of the newest first delivery: not the position.
+    pub delivered: Offset,
+    /// The newest consumer sequence.
+    pub sequence: u64,
+    /// Up to this stream sequence, everything counts as acked.
+    pub ack_floor: Offset,
+    /// How many deliveries are not acked yet.
+    pub pending: usize,
+}
+
+/// A JetStream-like stream with its durables.
+#[derive(Clone, Debug)]
+pub struct Stream {
+    config: StreamConfig,
+    identity: u64,
+    messages: Messages,
+    durables: BTreeMap<String, Durable>,
+    /// What is to be told at the next call of `deliveries`.
+    outbox: Vec<(ClientId, SourceEvent)>,
+    letters: DeadLetters,
+    vanished: Vec<Published>,
+    replica_lag: u64,
+    newest_stamp: u64,
+}
+
+impl Stream {
+    /// An empty stream with this identity (its creation stamp).
+    pub fn new(identity: u64, config: StreamConfig) -> Self {
+        Self {
+            config,
+            identity,
+            messages: Messages::default(),
+            durables: BTreeMap::new(),
+            outbox: Vec::new(),
+            letters: DeadLetters::default(),
+            vanished: Vec::new(),
+            replica_lag: 0,
+            newest_stamp: 0,
+        }
+    }
+
+    /// How it is set up.
+    pub fn config(&self) -> &StreamConfig {
+        &self.config
+    }
+
+    /// Which stream this is: another one after it was recreated.
+    pub fn identity(&self) -> u64 {
+        self.identity
+    }
+
+    /// Appends a message.
+    pub fn publish(&mut self, now: u64, partition: &PartitionId, key: u64, size: u32) -> Offset {
+        self.messages.push(now, partition, key, size)
+    }
+
+    /// Carries out a request; answers at once where there is an answer. Pulls are answered by
+    /// `deliveries`.
+    pub fn request(
+        &mut self,
+        now: u64,
+        durable: &str,
+        client: ClientId,
+        request: SourceRequest,
+    ) -> Option<SourceEvent> {
+        match request {
+            SourceRequest::UpdateConsumer { ask, partitions } => {
+                let result = self.update(now, durable, &partitions);
+                Some(SourceEvent::Consumer { ask, result })
+            }
+            SourceRequest::DeleteConsumer { ask } => {
+                self.delete(durable);
+                Some(SourceEvent::Consumer { ask, result: Ok(0) })
+            }
+            SourceRequest::ResetConsumer { ask } => Some(SourceEvent::Consumer {
+                ask,
+                result: self.reset(durable),
+            }),
+            SourceRequest::Head { ask } => Some(SourceEvent::Head {
+                ask,
+                result: Ok(self.head()),
+            }),
+            SourceRequest::Read {
+                ask,
+                partition,
+                from,
+                upto,
+                limit,
+            } => {
+                let batch = self
+                    .messages
+                    .read(&partition, from, upto, limit, self.replica_lag);
+                Some(SourceEvent::Read {
+                    ask,
+                    result: Ok(batch),
+                })
+            }
+            SourceRequest::Resolve {
+                ask,
+                partition,
+                start,
+            } => {
+                let result = Ok(self.messages.resolve(&partition, start));
+                Some(SourceEvent::Resolved { ask, result })
+            }
+            SourceRequest::Pull { batch } => {
+                let expires = now.saturating_add(self.config.pull_expiry);
+                let most = self.config.max_waiting;
+                let opened = self
+                    .durables
+                    .get_mut(durable)
+                    .is_some_and(|durable| durable.pull(client, batch, expires, most));
+                (!opened).then_some(SourceEvent::PullEnded)
+            }
+            SourceRequest::Ack { deliveries } => {
+                let messages = self.messages_of(durable, &deliveries);
+                self.ack(durable, &messages);
+                None
+            }
+            SourceRequest::Extend { deliveries } => {
+                let messages = self.messages_of(durable, &deliveries);
+                self.extend(now, durable, &messages);
+                None
+            }
+            SourceRequest::DeadLetter { ask, job, error } => {
+                Some(self.letters.publish(self.identity, ask, job, error))
+            }
+        }
+    }
+
+    /// What open pulls get now, redeliveries included, and which pulls ended. Ask after every
+    /// publish and request, and at `next_deadline`.
+    pub fn deliveries(&mut self, now: u64) -> Vec<(ClientId, SourceEvent)> {
+        let mut out = std::mem::take(&mut self.outbox);
+        for durable in self.durables.values_mut() {
+            durable.deliver(now, &self.config, &mut self.messages, &mut out);
+        }
+        out
+    }
+
+    /// When `deliveries` may have something although nothing else happened until then.
+    pub fn next_deadline(&self, now: u64) -> Option<u64> {
+        let earliest = self
+            .durables
+            .values()
+            .filter_map(Durable::next_deadline)
+            .min()?;
+        Some(earliest.max(now))
+    }
+
+    /// The durable takes these messages for handled, whoever says so.
+    pub fn ack(&mut self, durable: &str, messages: &[Offset]) {
+        if let Some(durable) = self.durables.get_mut(durable) {
+            for message in messages {
+                durable.ack(message.0, &self.config, &mut self.messages);
+            }
+        }
+    }
+
+    /// The durable learns that these messages are still worked on.
+    pub fn extend(&mut self, now: u64, durable: &str, messages: &[Offset]) {
+        if let Some(durable) = self.durables.get_mut(durable) {
+            for message in messages {
+                durable.extend(message.0, now + self.config.ack_wait);
+            }
+        }
+    }
+
+    /// The client's connection is gone, and its pulls with it. A frozen client's pulls stay.
+    pub fn disconnect(&mut self, client: ClientId) {
+        for durable in self.durables.values_mut() {
+            durable.disconnect(client);
+        }
+        self.outbox.retain(|(to, _)| *to != client);
+    }
+
+    /// The durable gets another leader: its last deliveries are undone, or its next ones lost;
+    /// pulls end, and a work queue drops what it takes for acked.
+    pub fn leader_change(&mut self, now: u64, durable: &str, rng: &mut Rng) {
+        if let Some(durable) = self.durables.get_mut(durable) {
+            let (messages, outbox) = (&mut self.messages, &mut self.outbox);
+            durable.leader_change(now, &self.config, messages, rng, outbox);
+        }
+    }
+
+    /// Deletes a durable: by its owner, by an operator, or for a dead worker.
+    pub fn delete(&mut self, durable: &str) {
+        if let Some(mut gone) = self.durables.remove(durable) {
+            gone.end_all_pulls(&mut self.outbox);
+        }
+    }
+
+    /// The names of all durables, sorted.
+    pub fn durables(&self) -> impl Iterator<Item = &str> {
+        self.durables.keys().map(String::as_str)
+    }
+
+    /// What the durable's info shows.
+    pub fn info(&self, durable: &str) -> Option<ConsumerInfo> {
+        let durable = self.durables.get(durable)?;
+        let mut filters: Vec<PartitionId> = match &durable.filter {
+            Filter::Everything => Vec::new(),
+            Filter::Only(list) => list
+                .iter()
+                .map(|s| self.messages.name(*s).clone())
+                .collect(),
+        };
+        filters.sort_unstable();
+        let (delivered, sequence, floor, pending) = durable.shown();
+        Some(ConsumerInfo {
+            created: durable.created,
+            filters,
+            delivered: Offset(delivered),
+            sequence,
+            ack_floor: Offset(floor),
+            pending,
+        })
+    }
+
+    /// From now on `Read` is answered by a replica that has not got the last so many messages.
+    pub fn set_replica_lag(&mut self, messages: u64) {
+        self.replica_lag = messages;
+    }
+
+    /// The newest sequence, as the stream's leader knows it; 0 if nothing was ever published.
+    pub fn head(&self) -> Offset {
+        Offset(self.messages.last())
+    }
+
+    /// The oldest sequence still there.
+    pub fn first(&self) -> Offset {
+        Offset(self.messages.first())
+    }
+
+    /// One past the newest message of the partition; 1 if it has none.
+    pub fn end(&self, partition: &PartitionId) -> Offset {
+        self.messages.end(partition)
+    }
+
+    /// Retention: removes whatever is below `first`.
+    pub fn trim(&mut self, first: Offset) {
+        self.messages.trim(first.0);
+        for durable in self.durables.values_mut() {
+            durable.trimmed(first.0);
+        }
+    }
+
+    /// Goes back: the stream ends at `last` again, and later sequences are given anew.
+    pub fn roll_back(&mut self, last: Offset) {
+        self.vanished
+            .extend(self.messages.roll_back(self.identity, last.0));
+        for durable in self.durables.values_mut() {
+            durable.rolled_back(last.0);
+        }
+    }
+
+    /// Vanishes, with all consumers: another, empty stream with another identity.
+    pub fn recreate(&mut self) {
+        let durables = std::mem::take(&mut self.durables);
+        for mut durable in durables.into_values() {
+            durable.end_all_pulls(&mut self.outbox);
+        }
+        let messages = std::mem::take(&mut self.messages);
+        self.vanished.extend(messages.vanished(self.identity));
+        self.identity += 1;
+    }
+
+    /// Every message ever published, also by former lives of the stream.
+    pub fn published(&self) -> Vec<Published> {
+        let mut all = self.vanished.clone();
+        all.extend(self.messages.published(self.identity));
+        all
+    }
+
+    /// The dead letters, in the order of their first publication.
+    pub fn dead_letters(&self) -> &[DeadLetter] {
+        self.letters.all()
+    }
+
+    fn update(
+        &mut self,
+        now: u64,
+        name: &str,
+        partitions: &[PartitionId],
+    ) -> Result<u64, SourceError> {
+        let filter = if partitions.is_empty() {
+            Filter::Everything
+        } else {
+            let mut subjects: Vec<_> = partitions
+                .iter()
+                .map(|p| self.messages.subject(p))
+                .collect();
+            subjects.sort_unstable();
+            subjects.dedup();
+            Filter::Only(subjects)
+        };
+        if self.config.retention == Retention::WorkQueue {
+            let mut others = self
+                .durables
+                .iter()
+                .filter(|(other, _)| other.as_str() != name);
+            if let Some((other, _)) = others.find(|(_, durable)| durable.filter.overlaps(&filter)) {
+                let why = format!("10100: consumer {other} of this work queue has a subject of it");
+                return Err(SourceError::Unavailable(why.into()));
+            }
+        }
+        if let Some(durable) = self.durables.get_mut(name) {
+            durable.filter = filter;
+            return Ok(durable.created);
+        }
+        // Stamps are times, and two consumers never have the same.
+        self.newest_stamp = now.max(self.newest_stamp + 1);
+        let durable = Durable::new(self.newest_stamp, filter, self.messages.first());
+        self.durables.insert(name.to_owned(), durable);
+        Ok(self.newest_stamp)
+    }
+
+    fn reset(&mut self, name: &str) -> Result<u64, SourceError> {
+        let Some(durable) = self.durables.get_mut(name) else {
+            return Err(SourceError::Rejected("10014: consumer not found".into()));
+        };
+        durable.reset();
+        Ok(durable.created)
+    }
+
+    fn messages_of(&self, durable: &str, sequences: &[u64]) -> Vec<Offset> {
+        let Some(durable) = self.durables.get(durable) else {
+            return Vec::new();
+        };
+        sequences
+            .iter()
+            .filter_map(|sequence| durable.message_of(*sequence))
+            .map(Offset)
+            .collect()
+    }
+}
+
+/// The reply addresses that a client has got with its deliveries: which message each consumer
+/// sequence stands for, as this client saw it last.
+#[derive(Clone, Debug, Default)]
+pub struct Replies {
+    by_sequence: BTreeMap<u64, Offset>,
+}
+
+impl Replies {
+    /// The client received this.
+    pub fn note(&mut self, event: &SourceEvent) {
+        if let SourceEvent::Delivered {
+            sequence, message, ..
+        } = event
+        {
+            self.by_sequence.insert(*sequence, message.offset);
+        }
+    }
+
+    /// The messages that the client means by these consumer sequences.
+    pub fn messages(&self, sequences: &[u64]) -> Vec<Offset> {
+        sequences
+            .iter()
+            .filter_map(|sequence| self.by_sequence.get(sequence).copied())
+            .collect()
+    }
+}
