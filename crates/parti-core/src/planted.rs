@@ -40,6 +40,14 @@ mod registry {
     bugs! {
         /// A commit does not check the epoch it finds.
         SkipEpochCheck,
+        /// Silence is counted while the observer itself cannot reach the store.
+        SilenceDuringOutage,
+        /// The lease outlives the TTL.
+        LeaseWithoutMargin,
+        /// The lease counts from the reply instead of from before the renewal was sent.
+        LeaseFromReply,
+        /// A worker goes on although its session was ended.
+        IgnoreEviction,
     }
 
     static ACTIVE: AtomicUsize = AtomicUsize::new(usize::MAX);

@@ -50,6 +50,8 @@ pub struct WorkerRecord {
     pub status: SessionStatus,
     /// The worker's state, 0 to 8, as in [`crate::worker::State`].
     pub state: u8,
+    /// The term of the assignments that `released`, `applied` and `ready` answer.
+    pub term: Term,
     /// Up to this assignment version, nothing outside `serve` is held any more.
     pub released: Version,
     /// Up to this assignment version, all of `serve` is held too.

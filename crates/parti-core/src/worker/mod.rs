@@ -3,6 +3,8 @@
 //! `handle(now, event)` in, [`Action`]s out, [`Worker::next_deadline`] says when to come back with
 //! [`Event::Tick`].
 
+pub mod outbox;
+
 use std::sync::Arc;
 
 use crate::ids::{Epoch, Incarnation, Offset, PartitionId, Term, Version, WorkerId};
@@ -227,6 +229,14 @@ pub enum Fatal {
     /// The group runs with other settings.
     #[error("refused by the group: {0}")]
     Disagreement(String),
+    /// A step of the start failed too often.
+    #[error("gave up {step} after {attempts} attempts: the store did not answer; check that it runs and can be reached")]
+    GaveUp {
+        /// Which step.
+        step: &'static str,
+        /// How often it was tried.
+        attempts: u32,
+    },
     /// The store refuses this worker.
     #[error("the store refuses: {0}")]
     Rejected(String),
