@@ -1,1 +1,2 @@
 //! leader
+pub mod planner;
