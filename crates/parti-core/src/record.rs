@@ -161,6 +161,9 @@ pub struct AssignmentRecord {
     pub prepare: Vec<(PartitionId, WorkerId)>,
     /// Partitions whose record still names this worker though it is not to serve them.
     pub release: Vec<PartitionId>,
+    /// Those of `serve` that joined a running group and start at the earliest message, sorted.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub added: Vec<PartitionId>,
     /// The writer's mark.
     pub nonce: Nonce,
 }
@@ -203,6 +206,9 @@ pub struct PlanRecord {
     pub moving: u64,
     /// Partitions that nobody serves, and why (the first few; the count is in the reason).
     pub unserved: Vec<(PartitionId, String)>,
+    /// Partitions that joined a running group and were not taken yet, sorted.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub added: Vec<PartitionId>,
     /// What everybody must agree on.
     pub fingerprint: Fingerprint,
     /// The writer's mark.

@@ -14,6 +14,7 @@
 //! A wrong or stale leader costs time, never a message: nothing here touches a partition's record.
 
 pub mod election;
+pub mod planner;
 pub mod publish;
 
 use std::collections::BTreeMap;
