@@ -64,6 +64,8 @@ pub struct WorkerRecord {
     pub load: u64,
     /// What is wrong with this worker, if anything is.
     pub degraded: Option<String>,
+    /// Hash of the partition list this worker goes by: a leader with another one lists again.
+    pub partitions: u64,
     /// The writer's mark.
     pub nonce: Nonce,
 }

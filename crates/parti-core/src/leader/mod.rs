@@ -206,7 +206,7 @@ impl Reaper {
     }
 }
 
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 enum Stage {
     /// Gathering what the predecessor left.
     Recovering {
@@ -219,7 +219,7 @@ enum Stage {
 }
 
 /// The leader machine, alive for one term.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct Leader {
     term: Term,
     me: WorkerId,

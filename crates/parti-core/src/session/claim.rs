@@ -287,6 +287,7 @@ impl Claim {
             blocked_by: Vec::new(),
             load: 0,
             degraded: None,
+            partitions: 0,
             nonce,
         };
         let key = Key::Worker(self.settings.id(number));

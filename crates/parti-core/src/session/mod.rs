@@ -34,10 +34,6 @@ use claim::Claim;
 /// different rates.
 const MARGIN_FRACTION: u32 = 10;
 
-/// What a session has to say about its worker; renewals carry it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Body(pub WorkerRecord);
-
 /// What became of the session by the last event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
@@ -306,14 +302,14 @@ impl Live {
     }
 }
 
-/// Whether two bodies tell the same, apart from what every renewal changes.
+/// Whether two bodies tell the same, apart from what can wait for the next heartbeat.
 fn same_news(a: &WorkerRecord, b: &WorkerRecord) -> bool {
     a.status == b.status
-        && a.state == b.state
         && a.term == b.term
         && a.released == b.released
         && a.applied == b.applied
         && a.ready == b.ready
         && a.blocked_by == b.blocked_by
         && a.degraded == b.degraded
+        && a.partitions == b.partitions
 }

@@ -81,12 +81,15 @@ impl Silence {
         }
     }
 
-    /// Takes over what is known about the silence of `from` for `to`: a leader that went silent has
-    /// a session that is just as silent.
-    pub fn inherit(&mut self, from: &Key, to: &Key, revision: Revision) {
-        if let Some(seen) = self.seen.get(from).copied() {
-            self.seen.insert(to.clone(), Seen { revision, at: seen.at });
-        }
+    /// Since when, on the good clock, the record has been silent.
+    pub fn since(&self, key: &Key) -> Option<Duration> {
+        self.seen.get(key).map(|seen| seen.at)
+    }
+
+    /// The record, at this revision, counts as silent since then: a leader that went silent has a
+    /// session that is just as silent.
+    pub fn inherit(&mut self, key: &Key, revision: Revision, since: Duration) {
+        self.seen.insert(key.clone(), Seen { revision, at: since.min(self.good) });
     }
 
     /// Forgets a record.

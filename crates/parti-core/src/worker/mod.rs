@@ -3,7 +3,14 @@
 //! `handle(now, event)` in, [`Action`]s out, [`Worker::next_deadline`] says when to come back with
 //! [`Event::Tick`].
 
+pub mod holding;
+mod identity;
+mod leaderless;
+mod machine;
 pub mod outbox;
+mod stop;
+
+pub use machine::Worker;
 
 use std::sync::Arc;
 
@@ -53,6 +60,10 @@ pub enum Event {
     Watch(Scope, WatchEvent),
     /// The partition list was asked for, and this is it.
     Partitions(Result<Arc<[Partition]>, Arc<str>>),
+    /// An external election agent speaks: this worker should lead, or should not.
+    Elected(bool),
+    /// All progress is to be committed now.
+    Flush,
     /// The user knows that the partition list changed.
     RefreshPartitions,
     /// The wall clock jumped: the lease counts as lapsed until the next renewal.
@@ -223,6 +234,9 @@ pub enum Fatal {
     /// The store is another one than before.
     #[error("the store's identity changed: it was recreated; check it, then restart the workers")]
     StoreReplaced,
+    /// The stream is another one than before.
+    #[error("the stream's identity changed: it was recreated; reset the checkpoints, then restart the workers")]
+    StreamReplaced,
     /// The store lost writes that it had acknowledged.
     #[error("the store went back in time: it was restored or lost writes; run a reset with a higher epoch, then restart the workers")]
     StoreWentBack,
@@ -255,6 +269,8 @@ pub struct Options {
     pub stream: u64,
     /// The number this worker would like in its id (configured, or a StatefulSet ordinal).
     pub preferred: Option<u64>,
+    /// Who decides who may stand for election.
+    pub agent: crate::leader::election::Agent,
     /// Seed of nonces and jitter: different for every start.
     pub seed: u64,
 }

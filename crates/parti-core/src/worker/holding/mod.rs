@@ -60,6 +60,8 @@ pub struct Holdings {
     map: BTreeMap<PartitionId, Holding>,
     lives: Lives,
     asked: BTreeMap<WorkerId, Time>,
+    /// How many releases have landed: peers without a leader look for it.
+    releases: u64,
     start: StartPosition,
     flush_interval: Duration,
     next_flush: Time,
@@ -73,6 +75,7 @@ impl Holdings {
             map: BTreeMap::new(),
             lives: Lives::default(),
             asked: BTreeMap::new(),
+            releases: 0,
             start: config.processing.start,
             flush_interval: config.checkpoint_flush_interval,
             next_flush: Time::NEVER,
@@ -133,6 +136,11 @@ impl Holdings {
     /// Whether nothing is owned at all, for certain.
     pub fn is_empty(&self) -> bool {
         self.map.values().all(Holding::is_out)
+    }
+
+    /// How many releases have landed so far.
+    pub fn releases(&self) -> u64 {
+        self.releases
     }
 
     /// How many partitions are owned.
@@ -376,7 +384,10 @@ impl Holdings {
                 continue;
             };
             match outcome {
-                WriteOutcome::Done(revision) => holding.landed(&id, op, revision, lanes, out),
+                WriteOutcome::Done(revision) => {
+                    self.releases += u64::from(matches!(op, Op::Release { .. }));
+                    holding.landed(&id, op, revision, lanes, out);
+                }
                 WriteOutcome::Conflict(found) => {
                     holding.conflicted(&id, op, found, &ctx, lanes, out);
                 }

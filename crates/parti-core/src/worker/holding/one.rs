@@ -77,7 +77,8 @@ pub(super) enum Phase {
 #[derive(Clone, Debug)]
 pub(super) enum Op {
     Read,
-    Take { seized: bool, record: PartitionRecord },
+    /// `seized`: the dead owner it is taken from.
+    Take { seized: Option<WorkerId>, record: PartitionRecord },
     Commit { record: PartitionRecord, begun: Option<Begun> },
     Release { record: PartitionRecord },
     /// Changes nothing but the revision, so that an earlier write can no longer land.
@@ -181,7 +182,6 @@ fn with_progress(
     };
     let mut record = record.clone();
     if let Some(progress) = progress {
-        debug_assert!(progress.offset >= record.offset, "progress of {id} went back");
         record.offset = progress.offset.max(record.offset);
         record.done_above = progress.done_above;
     }
@@ -261,7 +261,7 @@ impl Holding {
             && let Found::At(_, record) = &self.found
             && record.owner.as_ref().is_some_and(|(owner, life)| ctx.is_me(owner, *life))
         {
-            self.become_held(id, record.clone(), false, lanes, out);
+            self.become_held(id, record.clone(), None, lanes, out);
         }
         match (&mut self.phase, self.wish) {
             (Phase::Out, Wish::Serve) => {
@@ -322,14 +322,18 @@ impl Holding {
                     }
                     return Next::Nothing;
                 };
-                (PartitionRecord { start, ..PartitionRecord::default() }, false)
+                (PartitionRecord { start, ..PartitionRecord::default() }, None)
             }
             Found::At(_, record) => {
                 let seized = match &record.owner {
-                    None => false,
+                    None => None,
                     // An older life of mine cannot hold anything any more.
-                    Some((owner, older)) if owner == ctx.me && *older < ctx.life => true,
-                    Some((owner, its)) if ctx.lives.is_over(owner, *its) => true,
+                    Some((owner, older)) if owner == ctx.me && *older < ctx.life => {
+                        Some(owner.clone())
+                    },
+                    Some((owner, its)) if ctx.lives.is_over(owner, *its) => {
+                        Some(owner.clone())
+                    },
                     Some((owner, its)) => {
                         let blocked = Blocked {
                             partition: id.clone(),
@@ -359,7 +363,7 @@ impl Holding {
         &mut self,
         id: &PartitionId,
         record: Arc<PartitionRecord>,
-        seized: bool,
+        seized: Option<WorkerId>,
         lanes: &mut Lanes,
         out: &mut Outbox,
     ) {
@@ -371,14 +375,14 @@ impl Holding {
             let opening = Opening {
                 epoch,
                 next,
-                offset: record.offset,
                 done_above: record.done_above.clone(),
                 begun: record.begun,
-                suspicious: seized,
+                suspicious: seized.is_some(),
+                seized_from: seized.clone(),
             };
             lanes.open(out.now(), id, opening);
             let partition = id.clone();
-            out.report(Report::Taken { partition, epoch, next_offset: next, seized });
+            out.report(Report::Taken { partition, epoch, next_offset: next, seized: seized.is_some() });
         }
         self.blocked = None;
         self.blocked_wait = BLOCKED_MIN;
