@@ -1,13 +1,12 @@
 //! Purity: `parti-core` decides and does nothing else, and this keeps it so.
 //!
 //! ```text
-//! crates it links     cargo tree ──▶ each on the list ALLOWED, or the check fails
+//! crates it links     cargo tree ──▶ each on the list of allowed-crates.txt, or the check fails
 //! paths it names      its sources ─▶ none of IMPURE
-//! types it uses       crates/parti-core/clippy.toml, enforced by the lints of `verify`
+//! types it uses       clippy.toml, enforced by the lints of `verify`
 //! ```
 //!
-//! To add a dependency, add a line to [`ALLOWED`] with the reason, after making sure that the
-//! crate (with the features used) reads no clock, draws no randomness and does no I/O.
+//! `allowed-crates.txt` and `clippy.toml` lie in `crates/parti-core`.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -15,59 +14,26 @@ use std::path::Path;
 use crate::steps::{Step, cargo};
 use crate::style;
 
-/// Every crate that `parti-core` may link, directly or not, and why it is harmless.
-const ALLOWED: &[(&str, &str)] = &[
-    ("parti-core", "itself"),
-    // At run time.
-    ("serde", "records and configuration as data"),
-    ("serde_core", "part of serde"),
-    (
-        "serde_json",
-        "records are JSON; used on strings and bytes only",
-    ),
-    ("itoa", "of serde_json: integers to text"),
-    ("memchr", "of serde_json: search in bytes"),
-    ("zmij", "of serde_json: floats to text"),
-    ("thiserror", "error types"),
-    (
-        "xxhash-rust",
-        "the one hash whose outputs are part of the format",
-    ),
-    // At compile time only.
-    ("serde_derive", "macro of serde"),
-    ("thiserror-impl", "macro of thiserror"),
-    ("proc-macro2", "of the macros"),
-    ("quote", "of the macros"),
-    ("syn", "of the macros"),
-    ("unicode-ident", "of the macros"),
-];
+/// Every crate that `parti-core` may link, directly or not, each with a reason.
+const ALLOWED: &str = "crates/parti-core/allowed-crates.txt";
 
-/// What the sources of `parti-core` must not name, and what to use instead.
-const IMPURE: &[(&str, &str)] = &[
-    ("std::env", "take it as an argument"),
+/// What the sources of `parti-core` must not name, and what to do instead.
+const IMPURE: &[(&str, &[&str])] = &[
     (
-        "std::fs",
-        "return an action, or take the content as an argument",
+        "take it as an argument",
+        &["std::env", "std::fs", "std::io", "std::os"],
     ),
     (
-        "std::io",
-        "return an action, or take the content as an argument",
-    ),
-    ("std::net", "return an action"),
-    ("std::os", "take it as an argument"),
-    ("std::process", "return an action"),
-    ("std::thread", "return an action"),
-    (
-        "async fn",
         "return an action, and take its outcome as an event",
+        &["std::net", "std::process", "std::thread"],
     ),
     (
-        "async move",
-        "return an action, and take its outcome as an event",
+        "the core never waits: return a deadline or an action",
+        &["async fn", "async move", ".await"],
     ),
     (
-        ".await",
-        "return an action, and take its outcome as an event",
+        "the bans of clippy.toml have no exceptions",
+        &["clippy::disallowed"],
     ),
 ];
 
@@ -80,6 +46,10 @@ pub fn steps() -> Vec<Step> {
 }
 
 fn linked_crates() -> Vec<String> {
+    let list = match std::fs::read_to_string(ALLOWED) {
+        Ok(list) => list,
+        Err(error) => return vec![format!("cannot read {ALLOWED}: {error}")],
+    };
     // For all targets: a dependency that only another platform has counts as well.
     let output = cargo()
         .args("tree --locked -p parti-core --edges normal --target all".split(' '))
@@ -87,36 +57,57 @@ fn linked_crates() -> Vec<String> {
         .output();
     match output {
         Ok(output) if output.status.success() => {
-            newcomers(&String::from_utf8_lossy(&output.stdout))
+            let tree = String::from_utf8_lossy(&output.stdout);
+            allowed(&list).map_or_else(|problems| problems, |names| newcomers(&names, &tree))
         }
         Ok(output) => {
-            vec![format!(
-                "cargo tree failed: {}",
-                String::from_utf8_lossy(&output.stderr).trim()
-            )]
+            let why = String::from_utf8_lossy(&output.stderr);
+            vec![format!("cargo tree failed: {}", why.trim())]
         }
         Err(error) => vec![format!("cargo tree cannot be started: {error}")],
     }
 }
 
+/// The names on the list: one `name: reason` per line. Or what is wrong with the list.
+fn allowed(list: &str) -> Result<BTreeSet<&str>, Vec<String>> {
+    let mut names = BTreeSet::new();
+    let mut problems = Vec::new();
+    for (number, line) in (1..).zip(list.lines().map(str::trim)) {
+        if line.is_empty() || line.starts_with('#') {
+            continue;
+        }
+        match line.split_once(':') {
+            Some((name, reason)) if !reason.trim().is_empty() => {
+                if !names.insert(name.trim()) {
+                    problems.push(format!("{ALLOWED}:{number}: `{name}` is there twice"));
+                }
+            }
+            _ => problems.push(format!("{ALLOWED}:{number}: not `name: reason`")),
+        }
+    }
+    if problems.is_empty() {
+        Ok(names)
+    } else {
+        Err(problems)
+    }
+}
+
 /// The crates of a dependency tree that are not on the list, each as a problem with its remedy.
-fn newcomers(tree: &str) -> Vec<String> {
-    let linked: BTreeSet<&str> = tree
+fn newcomers(allowed: &BTreeSet<&str>, tree: &str) -> Vec<String> {
+    let mut linked: BTreeSet<&str> = tree
         .lines()
         .filter_map(|line| line.split_whitespace().next())
         .collect();
-    if !linked.contains("parti-core") {
+    if !linked.remove("parti-core") {
         return vec!["the dependency tree does not even hold parti-core".to_owned()];
     }
     linked
-        .into_iter()
-        .filter(|name| ALLOWED.iter().all(|(allowed, _)| allowed != name))
+        .difference(allowed)
         .map(|name| {
             format!(
                 "parti-core links `{name}`, which is not on the list (who brings it: cargo tree \
                  -p parti-core -e normal --target all -i {name}). Do without it, put it into \
-                 another crate, or, if it is pure, add it to ALLOWED in xtask/src/purity.rs with \
-                 the reason"
+                 another crate, or, if it is pure, add it to {ALLOWED} with the reason"
             )
         })
         .collect()
@@ -138,8 +129,8 @@ fn impurities(path: &str, text: &str) -> Vec<String> {
     let mut problems = Vec::new();
     for (number, line) in (1..).zip(text.lines()) {
         let code = line.split("//").next().unwrap_or_default();
-        for (name, remedy) in IMPURE {
-            if code.contains(name) {
+        for (remedy, names) in IMPURE {
+            for name in names.iter().filter(|name| code.contains(**name)) {
                 problems.push(format!(
                     "{path}:{number}: `{name}` in the pure core; {remedy}"
                 ));
@@ -153,31 +144,36 @@ fn impurities(path: &str, text: &str) -> Vec<String> {
 mod tests {
     use super::*;
 
+    const LIST: &str = "# Why.\n\nserde: data\nserde_json:   of serde: text\n";
+
+    fn newcomers_of(tree: &str) -> Vec<String> {
+        newcomers(&allowed(LIST).expect("a good list"), tree)
+    }
+
     #[test]
     fn a_crate_that_is_not_listed_is_named_with_the_remedy() {
-        let problems = newcomers("parti-core v0.1.0 (/somewhere)\nserde v1.0.0\nrand v0.9.0\n");
+        let problems = newcomers_of("parti-core v0.1.0 (x)\nserde v1.0.0\nrand v0.9.0\n");
         assert_eq!(problems.len(), 1, "{problems:?}");
-        assert!(
-            problems[0].contains("`rand`") && problems[0].contains("ALLOWED"),
-            "{problems:?}"
-        );
+        assert!(problems[0].contains("`rand`"), "{problems:?}");
+        assert!(problems[0].contains(ALLOWED), "{problems:?}");
     }
 
     #[test]
     fn listed_crates_pass_however_often_they_come() {
-        assert!(newcomers("parti-core v0.1.0\nserde v1.0.0\nserde v1.0.0 (*)\n\n").is_empty());
+        let tree = "parti-core v0.1.0\nserde v1.0.0\nserde v1.0.0 (*)\n\nserde_json v1.0.0\n";
+        assert_eq!(newcomers_of(tree), Vec::<String>::new());
     }
 
     #[test]
     fn an_empty_tree_is_not_taken_for_a_pure_one() {
-        assert_eq!(newcomers("").len(), 1);
+        assert_eq!(newcomers_of("").len(), 1);
     }
 
     #[test]
-    fn no_crate_is_listed_twice_or_without_a_reason() {
-        let names: BTreeSet<&str> = ALLOWED.iter().map(|(name, _)| *name).collect();
-        assert_eq!(names.len(), ALLOWED.len());
-        assert!(ALLOWED.iter().all(|(_, reason)| !reason.is_empty()));
+    fn the_list_needs_a_reason_for_each_and_each_once() {
+        let problems = allowed("serde: data\nrand:\nitoa\nserde: again\n").expect_err("bad");
+        assert_eq!(problems.len(), 3, "{problems:?}");
+        assert!(problems[0].contains(":2:") && problems[2].contains("twice"));
     }
 
     #[test]
