@@ -182,7 +182,9 @@ pub enum Report {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Trouble {
     /// The log ends before the checkpoint: it was recreated or rolled back.
-    #[error("partition {partition}: the log ends at {end}, before the checkpoint's next offset {next}; it was recreated or restored; reset the checkpoint to go on")]
+    #[error(
+        "partition {partition}: the log ends at {end}, before the checkpoint's next offset {next}; it was recreated or restored; reset the checkpoint to go on"
+    )]
     LogWentBack {
         /// Which partition.
         partition: PartitionId,
@@ -192,7 +194,9 @@ pub enum Trouble {
         next: Offset,
     },
     /// Retention removed messages that were never handled.
-    #[error("partition {partition}: retention removed {lost} offsets below {first} before they were handled")]
+    #[error(
+        "partition {partition}: retention removed {lost} offsets below {first} before they were handled"
+    )]
     RetentionOvertook {
         /// Which partition.
         partition: PartitionId,
@@ -238,7 +242,9 @@ pub enum Fatal {
     #[error("the stream's identity changed: it was recreated; reset the checkpoints, then restart the workers")]
     StreamReplaced,
     /// The store lost writes that it had acknowledged.
-    #[error("the store went back in time: it was restored or lost writes; run a reset with a higher epoch, then restart the workers")]
+    #[error(
+        "the store went back in time: it was restored or lost writes; run a reset with a higher epoch, then restart the workers"
+    )]
     StoreWentBack,
     /// The group runs with other settings.
     #[error("refused by the group: {0}")]
