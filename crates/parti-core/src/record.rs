@@ -7,7 +7,9 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use crate::ids::{Epoch, Incarnation, Nonce, Offset, PartitionId, Revision, Term, Version, WorkerId};
+use crate::ids::{
+    Epoch, Incarnation, Nonce, Offset, PartitionId, Revision, Term, Version, WorkerId,
+};
 
 /// Any record. Shared, because the same value travels through watches, replies and snapshots.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -50,6 +52,8 @@ pub struct WorkerRecord {
     pub status: SessionStatus,
     /// The worker's state, 0 to 8, as in [`crate::worker::State`].
     pub state: u8,
+    /// The term of the assignments that `released`, `applied` and `ready` answer.
+    pub term: Term,
     /// Up to this assignment version, nothing outside `serve` is held any more.
     pub released: Version,
     /// Up to this assignment version, all of `serve` is held too.
@@ -62,6 +66,8 @@ pub struct WorkerRecord {
     pub load: u64,
     /// What is wrong with this worker, if anything is.
     pub degraded: Option<String>,
+    /// Hash of the partition list this worker goes by: a leader with another one lists again.
+    pub partitions: u64,
     /// The writer's mark.
     pub nonce: Nonce,
 }
@@ -159,6 +165,9 @@ pub struct AssignmentRecord {
     pub prepare: Vec<(PartitionId, WorkerId)>,
     /// Partitions whose record still names this worker though it is not to serve them.
     pub release: Vec<PartitionId>,
+    /// Those of `serve` that joined a running group and start at the earliest message, sorted.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub added: Vec<PartitionId>,
     /// The writer's mark.
     pub nonce: Nonce,
 }
@@ -201,6 +210,9 @@ pub struct PlanRecord {
     pub moving: u64,
     /// Partitions that nobody serves, and why (the first few; the count is in the reason).
     pub unserved: Vec<(PartitionId, String)>,
+    /// Partitions that joined a running group and were not taken yet, sorted.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub added: Vec<PartitionId>,
     /// What everybody must agree on.
     pub fingerprint: Fingerprint,
     /// The writer's mark.
