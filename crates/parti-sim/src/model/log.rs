@@ -99,13 +99,17 @@ impl Log {
                 result: Err(no_consumer()),
             }),
             SourceRequest::UpdateConsumer { ask, .. }
+            | SourceRequest::InspectConsumer { ask, .. }
+            | SourceRequest::EvictConsumer { ask, .. }
             | SourceRequest::DeleteConsumer { ask }
             | SourceRequest::ResetConsumer { ask } => Some(SourceEvent::Consumer {
                 ask,
                 result: Err(no_consumer()),
             }),
-            SourceRequest::Pull { .. } => Some(SourceEvent::PullEnded),
-            SourceRequest::Ack { .. } | SourceRequest::Extend { .. } => None,
+            SourceRequest::Pull { ask, .. } => Some(SourceEvent::PullEnded { ask }),
+            SourceRequest::StopPull { .. }
+            | SourceRequest::Ack { .. }
+            | SourceRequest::Extend { .. } => None,
         }
     }
 
@@ -225,17 +229,12 @@ impl Log {
 
     fn resolve(&self, partition: &PartitionId, start: StartPosition) -> Offset {
         let Some(part) = self.parts.get(partition) else {
-            return match start {
-                StartPosition::Offset(offset) => Offset(offset),
-                StartPosition::Latest | StartPosition::Earliest | StartPosition::Time(_) => {
-                    Offset(0)
-                }
-            };
+            return Offset(0);
         };
         Offset(match start {
             StartPosition::Latest => part.messages.len() as u64,
             StartPosition::Earliest => part.first,
-            StartPosition::Offset(offset) => offset.max(part.first),
+            StartPosition::Offset(offset) => offset.clamp(part.first, part.messages.len() as u64),
             StartPosition::Time(millis) => {
                 let since = millis.saturating_mul(1000);
                 let found = part.messages.partition_point(|entry| entry.at < since);
@@ -406,6 +405,11 @@ mod tests {
         assert_eq!(resolve(&mut log, StartPosition::Earliest), 1);
         assert_eq!(resolve(&mut log, StartPosition::Offset(3)), 3);
         assert_eq!(resolve(&mut log, StartPosition::Offset(0)), 1);
+        assert_eq!(
+            resolve(&mut log, StartPosition::Offset(9)),
+            5,
+            "never past the end"
+        );
         assert_eq!(resolve(&mut log, StartPosition::Time(3)), 3);
         assert_eq!(resolve(&mut log, StartPosition::Time(0)), 1);
         assert_eq!(resolve(&mut log, StartPosition::Time(99)), 5);
@@ -425,8 +429,11 @@ mod tests {
             "{answer:?}"
         );
         assert_eq!(
-            log.request(SourceRequest::Pull { batch: 1 }),
-            Some(SourceEvent::PullEnded)
+            log.request(SourceRequest::Pull {
+                ask: Ask(2),
+                batch: 1
+            }),
+            Some(SourceEvent::PullEnded { ask: Ask(2) })
         );
         assert_eq!(
             log.request(SourceRequest::Ack {

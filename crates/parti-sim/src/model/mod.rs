@@ -10,7 +10,7 @@ pub mod store;
 pub mod stream;
 
 use parti_core::ids::{Offset, PartitionId};
-use parti_core::io::{SourceEvent, SourceKind, SourceRequest};
+use parti_core::io::{Ask, SourceEvent, SourceKind, SourceRequest};
 
 use letters::DeadLetter;
 use log::Log;
@@ -118,10 +118,11 @@ impl Source {
         }
     }
 
-    /// The client's connection is gone, and its pulls with it.
-    pub fn disconnect(&mut self, client: ClientId) {
-        if let Source::Stream(stream) = self {
-            stream.disconnect(client);
+    /// The client's connection is gone, and its pulls with it; answers which those were.
+    pub fn disconnect(&mut self, client: ClientId) -> Vec<Ask> {
+        match self {
+            Source::Stream(stream) => stream.disconnect(client),
+            Source::Log(_) => Vec::new(),
         }
     }
 

@@ -16,6 +16,9 @@
 //! turn sequences into messages where the client sends them: [`Replies`] does that, and
 //! [`Stream::ack`] and [`Stream::extend`] take the result. `request` with an `Ack` takes each
 //! sequence for the newest delivery that had it.
+//!
+//! A reset keeps the durable's creation stamp on a real server, and the client that asked for it
+//! counts it as another life. The model does so for everybody: a reset gives another identity.
 
 mod durable;
 mod messages;
@@ -26,7 +29,7 @@ use std::collections::BTreeMap;
 
 use parti_core::config::{AckMode, JetStreamConfig};
 use parti_core::ids::{Offset, PartitionId};
-use parti_core::io::{Retention, SourceError, SourceEvent, SourceRequest};
+use parti_core::io::{Ask, ConsumerState, Retention, SourceError, SourceEvent, SourceRequest};
 use parti_core::rng::Rng;
 
 use super::letters::{DeadLetter, DeadLetters};
@@ -68,8 +71,8 @@ impl StreamConfig {
 /// What a consumer's info shows. Its position is not in it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConsumerInfo {
-    /// The consumer's identity.
-    pub created: u64,
+    /// One life of its sequences: its creation stamp, another one after a reset.
+    pub identity: u64,
     /// Its filters, sorted; empty means the whole stream.
     pub filters: Vec<PartitionId>,
     /// Stream sequence of the newest first delivery: not the position.
@@ -82,7 +85,14 @@ pub struct ConsumerInfo {
     pub pending: usize,
 }
 
-/// A JetStream-like stream with its durables.
+/// There is no consumer.
+const ABSENT: ConsumerState = ConsumerState {
+    identity: 0,
+    delivered: 0,
+    as_wanted: false,
+};
+
+/// A JetStream-like stream with its durables. A durable is named by its worker's id.
 #[derive(Clone, Debug)]
 pub struct Stream {
     config: StreamConfig,
@@ -144,11 +154,14 @@ impl Stream {
             }
             SourceRequest::DeleteConsumer { ask } => {
                 self.delete(durable);
-                Some(SourceEvent::Consumer { ask, result: Ok(0) })
+                Some(SourceEvent::Consumer {
+                    ask,
+                    result: Ok(ABSENT),
+                })
             }
             SourceRequest::ResetConsumer { ask } => Some(SourceEvent::Consumer {
                 ask,
-                result: self.reset(durable),
+                result: self.reset(now, durable),
             }),
             SourceRequest::Head { ask } => Some(SourceEvent::Head {
                 ask,
@@ -177,14 +190,29 @@ impl Stream {
                 let result = Ok(self.messages.resolve(&partition, start));
                 Some(SourceEvent::Resolved { ask, result })
             }
-            SourceRequest::Pull { batch } => {
+            SourceRequest::InspectConsumer { ask, partitions } => {
+                let result = Ok(self.inspect(durable, &partitions));
+                Some(SourceEvent::Consumer { ask, result })
+            }
+            SourceRequest::EvictConsumer {
+                ask,
+                worker,
+                partition,
+            } => {
+                let result = Ok(self.evict(worker.as_str(), &partition));
+                Some(SourceEvent::Consumer { ask, result })
+            }
+            SourceRequest::Pull { ask, batch } => {
                 let expires = now.saturating_add(self.config.pull_expiry);
                 let most = self.config.max_waiting;
-                let opened = self
-                    .durables
-                    .get_mut(durable)
-                    .is_some_and(|durable| durable.pull(client, batch, expires, most));
-                (!opened).then_some(SourceEvent::PullEnded)
+                let durable = self.durables.get_mut(durable);
+                let open = |durable: &mut Durable| durable.pull(client, ask, batch, expires, most);
+                (!durable.is_some_and(open)).then_some(SourceEvent::PullEnded { ask })
+            }
+            SourceRequest::StopPull { ask } => {
+                let durable = self.durables.get_mut(durable);
+                let stopped = durable.is_some_and(|durable| durable.stop_pull(client, ask));
+                stopped.then_some(SourceEvent::PullEnded { ask })
             }
             SourceRequest::Ack { deliveries } => {
                 let messages = self.messages_of(durable, &deliveries);
@@ -240,12 +268,14 @@ impl Stream {
         }
     }
 
-    /// The client's connection is gone, and its pulls with it. A frozen client's pulls stay.
-    pub fn disconnect(&mut self, client: ClientId) {
-        for durable in self.durables.values_mut() {
-            durable.disconnect(client);
-        }
+    /// The client's connection is gone, and its pulls with it; answers which those were, for the
+    /// client to find out in its own time. A frozen client's pulls stay.
+    pub fn disconnect(&mut self, client: ClientId) -> Vec<Ask> {
         self.outbox.retain(|(to, _)| *to != client);
+        self.durables
+            .values_mut()
+            .flat_map(|durable| durable.disconnect(client))
+            .collect()
     }
 
     /// The durable gets another leader: its last deliveries are undone, or its next ones lost;
@@ -282,7 +312,7 @@ impl Stream {
         filters.sort_unstable();
         let (delivered, sequence, floor, pending) = durable.shown();
         Some(ConsumerInfo {
-            created: durable.created,
+            identity: durable.identity,
             filters,
             delivered: Offset(delivered),
             sequence,
@@ -351,23 +381,32 @@ impl Stream {
         self.letters.all()
     }
 
+    fn filter(&mut self, partitions: &[PartitionId]) -> Filter {
+        if partitions.is_empty() {
+            return Filter::Everything;
+        }
+        let subjects = partitions
+            .iter()
+            .map(|partition| self.messages.subject(partition));
+        let mut subjects: Vec<_> = subjects.collect();
+        subjects.sort_unstable();
+        subjects.dedup();
+        Filter::Only(subjects)
+    }
+
+    /// Stamps are times, and no two are the same.
+    fn next_stamp(&mut self, now: u64) -> u64 {
+        self.newest_stamp = now.max(self.newest_stamp + 1);
+        self.newest_stamp
+    }
+
     fn update(
         &mut self,
         now: u64,
         name: &str,
         partitions: &[PartitionId],
-    ) -> Result<u64, SourceError> {
-        let filter = if partitions.is_empty() {
-            Filter::Everything
-        } else {
-            let mut subjects: Vec<_> = partitions
-                .iter()
-                .map(|p| self.messages.subject(p))
-                .collect();
-            subjects.sort_unstable();
-            subjects.dedup();
-            Filter::Only(subjects)
-        };
+    ) -> Result<ConsumerState, SourceError> {
+        let filter = self.filter(partitions);
         if self.config.retention == Retention::WorkQueue {
             let mut others = self
                 .durables
@@ -380,21 +419,38 @@ impl Stream {
         }
         if let Some(durable) = self.durables.get_mut(name) {
             durable.filter = filter;
-            return Ok(durable.created);
+            return Ok(durable.state(true));
         }
-        // Stamps are times, and two consumers never have the same.
-        self.newest_stamp = now.max(self.newest_stamp + 1);
-        let durable = Durable::new(self.newest_stamp, filter, self.messages.first());
+        let durable = Durable::new(self.next_stamp(now), filter, self.messages.first());
+        let state = durable.state(true);
         self.durables.insert(name.to_owned(), durable);
-        Ok(self.newest_stamp)
+        Ok(state)
     }
 
-    fn reset(&mut self, name: &str) -> Result<u64, SourceError> {
+    fn reset(&mut self, now: u64, name: &str) -> Result<ConsumerState, SourceError> {
+        let identity = self.next_stamp(now);
         let Some(durable) = self.durables.get_mut(name) else {
             return Err(SourceError::Rejected("10014: consumer not found".into()));
         };
-        durable.reset();
-        Ok(durable.created)
+        durable.reset(identity);
+        Ok(durable.state(true))
+    }
+
+    fn inspect(&mut self, name: &str, partitions: &[PartitionId]) -> ConsumerState {
+        let wanted = self.filter(partitions);
+        let durable = self.durables.get(name);
+        durable.map_or(ABSENT, |durable| durable.state(durable.filter == wanted))
+    }
+
+    fn evict(&mut self, name: &str, partition: &PartitionId) -> ConsumerState {
+        let subject = self.messages.subject(partition);
+        match self.durables.get(name) {
+            Some(durable) if !durable.filter.wants(subject) => durable.state(true),
+            Some(_) | None => {
+                self.delete(name);
+                ABSENT
+            }
+        }
     }
 
     fn messages_of(&self, durable: &str, sequences: &[u64]) -> Vec<Offset> {
@@ -410,20 +466,32 @@ impl Stream {
 }
 
 /// The reply addresses that a client has got with its deliveries: which message each consumer
-/// sequence stands for, as this client saw it last.
+/// sequence of the durable's present identity stands for, as this client saw it last.
 #[derive(Clone, Debug, Default)]
 pub struct Replies {
+    consumer: u64,
     by_sequence: BTreeMap<u64, Offset>,
 }
 
 impl Replies {
     /// The client received this.
     pub fn note(&mut self, event: &SourceEvent) {
-        if let SourceEvent::Delivered {
-            sequence, message, ..
-        } = event
-        {
-            self.by_sequence.insert(*sequence, message.offset);
+        match event {
+            SourceEvent::Delivered {
+                consumer,
+                sequence,
+                message,
+                ..
+            } => {
+                self.begin_life(*consumer);
+                if *consumer == self.consumer {
+                    self.by_sequence.insert(*sequence, message.offset);
+                }
+            }
+            SourceEvent::Consumer {
+                result: Ok(state), ..
+            } => self.begin_life(state.identity),
+            _ => {}
         }
     }
 
@@ -433,5 +501,12 @@ impl Replies {
             .iter()
             .filter_map(|sequence| self.by_sequence.get(sequence).copied())
             .collect()
+    }
+
+    fn begin_life(&mut self, consumer: u64) {
+        if consumer > self.consumer {
+            self.consumer = consumer;
+            self.by_sequence.clear();
+        }
     }
 }

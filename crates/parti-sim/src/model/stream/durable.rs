@@ -11,7 +11,7 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use parti_core::config::AckMode;
-use parti_core::io::{Retention, SourceEvent};
+use parti_core::io::{Ask, ConsumerState, Retention, SourceEvent};
 use parti_core::rng::Rng;
 
 use super::StreamConfig;
@@ -59,6 +59,7 @@ struct Pending {
 #[derive(Clone, Copy, Debug)]
 struct Pull {
     client: ClientId,
+    ask: Ask,
     left: u32,
     expires: u64,
 }
@@ -74,7 +75,8 @@ struct Recent {
 /// A durable pull consumer.
 #[derive(Clone, Debug)]
 pub(super) struct Durable {
-    pub created: u64,
+    /// One life of its sequences: another one after a reset.
+    pub identity: u64,
     pub filter: Filter,
     /// The next stream sequence to look at. In memory only: nobody is shown it, and a change of
     /// the filter does not move it.
@@ -94,9 +96,9 @@ pub(super) struct Durable {
 
 impl Durable {
     /// A new durable, at the beginning of the stream (deliver policy `all`).
-    pub fn new(created: u64, filter: Filter, first: u64) -> Self {
+    pub fn new(identity: u64, filter: Filter, first: u64) -> Self {
         Self {
-            created,
+            identity,
             filter,
             position: first,
             delivered: first - 1,
@@ -110,27 +112,43 @@ impl Durable {
         }
     }
 
-    /// Rewinds to the beginning and forgets what is pending. Consumer sequences start anew; the
-    /// creation stamp and open pulls stay.
-    pub fn reset(&mut self) {
+    /// Rewinds to the beginning and forgets what is pending. Consumer sequences start anew, under
+    /// another identity; open pulls stay.
+    pub fn reset(&mut self, identity: u64) {
         let pulls = std::mem::take(&mut self.pulls);
         *self = Self {
             pulls,
-            ..Self::new(self.created, self.filter.clone(), 1)
+            ..Self::new(identity, self.filter.clone(), 1)
         };
     }
 
     /// Opens a pull; `false` if there are too many already.
-    pub fn pull(&mut self, client: ClientId, batch: u32, expires: u64, most: u32) -> bool {
+    pub fn pull(
+        &mut self,
+        client: ClientId,
+        ask: Ask,
+        batch: u32,
+        expires: u64,
+        most: u32,
+    ) -> bool {
         if self.pulls.len() >= most as usize || batch == 0 {
             return false;
         }
         self.pulls.push_back(Pull {
             client,
+            ask,
             left: batch,
             expires,
         });
         true
+    }
+
+    /// Ends one pull; `false` if it is not open any more.
+    pub fn stop_pull(&mut self, client: ClientId, ask: Ask) -> bool {
+        let open = self.pulls.len();
+        self.pulls
+            .retain(|pull| pull.client != client || pull.ask != ask);
+        self.pulls.len() < open
     }
 
     /// The message that a consumer sequence was given to, last.
@@ -186,7 +204,7 @@ impl Durable {
                 return;
             };
             let event = SourceEvent::Delivered {
-                consumer: self.created,
+                consumer: self.identity,
                 sequence: self.sent.len() as u64,
                 partition: messages.name(entry.subject).clone(),
                 message: entry.message,
@@ -196,7 +214,7 @@ impl Durable {
             pull.left -= 1;
             // Pulls take turns, so that a forgotten one gets its share.
             if pull.left == 0 {
-                out.push((pull.client, SourceEvent::PullEnded));
+                out.push((pull.client, SourceEvent::PullEnded { ask: pull.ask }));
             } else {
                 self.pulls.push_back(pull);
             }
@@ -210,9 +228,12 @@ impl Durable {
         Some(pulls.min(due))
     }
 
-    /// Ends the pulls of a connection that is gone, without a word.
-    pub fn disconnect(&mut self, client: ClientId) {
+    /// Ends the pulls of a connection that is gone, and answers which.
+    pub fn disconnect(&mut self, client: ClientId) -> Vec<Ask> {
+        let own = self.pulls.iter().filter(|pull| pull.client == client);
+        let asks = own.map(|pull| pull.ask).collect();
         self.pulls.retain(|pull| pull.client != client);
+        asks
     }
 
     /// Ends all pulls, and says so.
@@ -289,6 +310,15 @@ impl Durable {
         self.delivered = self.delivered.min(last);
         self.floor = self.floor.min(last);
         self.recent.clear();
+    }
+
+    /// What an answer about the consumer says of it.
+    pub fn state(&self, as_wanted: bool) -> ConsumerState {
+        ConsumerState {
+            identity: self.identity,
+            delivered: self.sent.len() as u64,
+            as_wanted,
+        }
     }
 
     /// What the consumer's info shows: stream and consumer sequence of the newest delivery, the
@@ -426,7 +456,7 @@ impl Durable {
         self.pulls.retain(|pull| {
             let ended = ends(pull);
             if ended {
-                out.push((pull.client, SourceEvent::PullEnded));
+                out.push((pull.client, SourceEvent::PullEnded { ask: pull.ask }));
             }
             !ended
         });

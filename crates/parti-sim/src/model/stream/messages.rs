@@ -192,12 +192,12 @@ impl Messages {
         }
     }
 
-    /// Turns a start position into an offset.
+    /// Turns a start position into an offset, neither before the beginning nor past the end.
     pub fn resolve(&self, partition: &PartitionId, start: StartPosition) -> Offset {
         Offset(match start {
             StartPosition::Latest => self.last() + 1,
             StartPosition::Earliest => self.first(),
-            StartPosition::Offset(offset) => offset.max(self.first()),
+            StartPosition::Offset(offset) => offset.clamp(self.first(), self.last() + 1),
             StartPosition::Time(millis) => {
                 let since = millis.saturating_mul(1000);
                 let Some(number) = self.by_name.get(partition) else {

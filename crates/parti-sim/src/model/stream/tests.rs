@@ -7,7 +7,7 @@ mod work_queue;
 use std::sync::Arc;
 
 use parti_core::config::{Config, StartPosition};
-use parti_core::ids::Epoch;
+use parti_core::ids::{Epoch, WorkerId};
 use parti_core::io::{Ask, Job, Message, ReadBatch};
 
 use super::*;
@@ -50,7 +50,7 @@ fn update(stream: &mut Stream, durable: &str, names: &[&str]) -> Result<u64, Sou
         partitions,
     };
     match stream.request(0, durable, A, request) {
-        Some(SourceEvent::Consumer { result, .. }) => result,
+        Some(SourceEvent::Consumer { result, .. }) => result.map(|state| state.identity),
         other => panic!("{other:?}"),
     }
 }
@@ -65,9 +65,31 @@ fn reset(stream: &mut Stream, durable: &str) {
 
 fn pull(stream: &mut Stream, now: u64, durable: &str, client: ClientId, batch: u32) {
     assert_eq!(
-        stream.request(now, durable, client, SourceRequest::Pull { batch }),
+        stream.request(
+            now,
+            durable,
+            client,
+            SourceRequest::Pull {
+                ask: ask_of(client),
+                batch
+            }
+        ),
         None
     );
+}
+
+/// All pulls of one client in these tests go by one number.
+fn ask_of(client: ClientId) -> Ask {
+    Ask(client.0)
+}
+
+fn pull_ended(client: ClientId) -> (ClientId, SourceEvent) {
+    (
+        client,
+        SourceEvent::PullEnded {
+            ask: ask_of(client),
+        },
+    )
 }
 
 fn ack(stream: &mut Stream, durable: &str, deliveries: &[u64]) {
@@ -92,7 +114,7 @@ fn got(events: &[(ClientId, SourceEvent)], client: ClientId) -> Vec<(u64, u64)> 
 fn ended(events: &[(ClientId, SourceEvent)], client: ClientId) -> usize {
     events
         .iter()
-        .filter(|(to, event)| *to == client && *event == SourceEvent::PullEnded)
+        .filter(|event| **event == pull_ended(client))
         .count()
 }
 

@@ -111,7 +111,7 @@ fn a_recreated_stream_is_empty_and_another_one() {
     stream.recreate();
     assert_ne!(stream.identity(), old);
     assert_eq!((stream.head(), stream.durables().count()), (Offset(0), 0));
-    assert_eq!(stream.deliveries(0), vec![(A, SourceEvent::PullEnded)]);
+    assert_eq!(stream.deliveries(0), vec![pull_ended(A)]);
     assert_eq!(
         stream.publish(0, &p("p1"), 0, 1),
         Offset(1),
@@ -170,6 +170,7 @@ fn start_positions_resolve_to_offsets() {
     assert_eq!(resolve(StartPosition::Latest), 7);
     assert_eq!(resolve(StartPosition::Earliest), 2);
     assert_eq!(resolve(StartPosition::Offset(5)), 5);
+    assert_eq!(resolve(StartPosition::Offset(9)), 7, "never past the end");
     assert_eq!(
         resolve(StartPosition::Offset(1)),
         2,

@@ -218,7 +218,7 @@ fn a_lost_connection_takes_its_pulls_along() {
     update(&mut stream, "w", &["p1"]).expect("created");
     pull(&mut stream, 0, "w", A, 10);
     pull(&mut stream, 0, "w", B, 10);
-    stream.disconnect(A);
+    assert_eq!(stream.disconnect(A), [ask_of(A)]);
     publish(&mut stream, "p1", 2);
     let events = stream.deliveries(0);
     assert_eq!(
@@ -235,15 +235,31 @@ fn a_pull_ends_when_answered_or_expired_or_refused() {
         ..config(Retention::Limits)
     };
     let mut stream = Stream::new(7, setup);
-    let nobody = stream.request(0, "w", A, SourceRequest::Pull { batch: 1 });
-    assert_eq!(nobody, Some(SourceEvent::PullEnded), "no such consumer");
+    let nobody = stream.request(
+        0,
+        "w",
+        A,
+        SourceRequest::Pull {
+            ask: ask_of(A),
+            batch: 1,
+        },
+    );
+    assert_eq!(nobody, Some(pull_ended(A).1), "no such consumer");
     update(&mut stream, "w", &["p1"]).expect("created");
     pull(&mut stream, 0, "w", A, 1);
-    let second = stream.request(0, "w", A, SourceRequest::Pull { batch: 1 });
-    assert_eq!(second, Some(SourceEvent::PullEnded), "too many");
+    let second = stream.request(
+        0,
+        "w",
+        A,
+        SourceRequest::Pull {
+            ask: ask_of(A),
+            batch: 1,
+        },
+    );
+    assert_eq!(second, Some(pull_ended(A).1), "too many");
     assert_eq!(stream.deliveries(SECOND - 1), vec![]);
     assert_eq!(stream.next_deadline(0), Some(SECOND));
-    assert_eq!(stream.deliveries(SECOND), vec![(A, SourceEvent::PullEnded)]);
+    assert_eq!(stream.deliveries(SECOND), vec![pull_ended(A)]);
     assert_eq!(stream.next_deadline(0), None);
     pull(&mut stream, SECOND, "w", A, 1);
     publish(&mut stream, "p1", 2);
@@ -268,10 +284,10 @@ fn a_recreated_durable_starts_at_the_beginning_with_another_stamp() {
         answer,
         Some(SourceEvent::Consumer {
             ask: Ask(5),
-            result: Ok(0)
+            result: Ok(ABSENT)
         })
     );
-    assert_eq!(stream.deliveries(0), vec![(A, SourceEvent::PullEnded)]);
+    assert_eq!(stream.deliveries(0), vec![pull_ended(A)]);
     let new = update(&mut stream, "b", &["p1"]).expect("created");
     assert_ne!(old, new);
     pull(&mut stream, 0, "b", A, 9);
@@ -294,11 +310,7 @@ fn a_leader_change_shows_as_a_gap_or_a_step_back_of_the_consumer_sequence() {
         publish(&mut stream, "p1", 6);
         stream.leader_change(0, "b", &mut rng);
         let events = stream.deliveries(0);
-        assert_eq!(
-            events,
-            vec![(A, SourceEvent::PullEnded)],
-            "pulls end with their leader"
-        );
+        assert_eq!(events, vec![pull_ended(A)], "pulls end with their leader");
         pull(&mut stream, 0, "b", A, 20);
         let first = got(&stream.deliveries(0), A)[0];
         match first {
@@ -434,12 +446,20 @@ fn with_acks_and_an_unchanged_filter_everything_comes_in_the_end() {
                 match rng.below(8) {
                     0..4 => publish(&mut stream, ["p1", "p2"][rng.below(2) as usize], 1),
                     4 => stream.leader_change(now, "b", &mut rng),
-                    5 => stream.disconnect(A),
+                    5 => drop(stream.disconnect(A)),
                     _ => {}
                 }
             }
             let batch = rng.between(1, 4) as u32;
-            stream.request(now, "b", A, SourceRequest::Pull { batch });
+            stream.request(
+                now,
+                "b",
+                A,
+                SourceRequest::Pull {
+                    ask: ask_of(A),
+                    batch,
+                },
+            );
             for (_, event) in stream.deliveries(now) {
                 let SourceEvent::Delivered { message, .. } = event else {
                     continue;
@@ -464,4 +484,69 @@ fn with_acks_and_an_unchanged_filter_everything_comes_in_the_end() {
         }
         assert_eq!(stream.info("b").expect("there").pending, 0, "seed {seed}");
     }
+}
+
+#[test]
+fn a_stopped_pull_brings_nothing_more() {
+    let mut stream = limits();
+    update(&mut stream, "w", &["p1"]).expect("created");
+    pull(&mut stream, 0, "w", A, 10);
+    pull(&mut stream, 0, "w", B, 10);
+    let stop = SourceRequest::StopPull { ask: ask_of(A) };
+    assert_eq!(
+        stream.request(0, "w", A, stop.clone()),
+        Some(pull_ended(A).1)
+    );
+    assert_eq!(stream.request(0, "w", A, stop), None, "it ended before");
+    publish(&mut stream, "p1", 2);
+    let events = stream.deliveries(0);
+    assert_eq!(
+        (got(&events, A), got(&events, B)),
+        (vec![], vec![(1, 1), (2, 2)])
+    );
+}
+
+#[test]
+fn an_inspection_tells_identity_last_sequence_and_whether_the_filter_is_as_wanted() {
+    let mut stream = limits();
+    let inspect = |stream: &mut Stream, names: &[&str]| {
+        let partitions = names.iter().map(|name| p(name)).collect();
+        match stream.request(
+            0,
+            "w",
+            A,
+            SourceRequest::InspectConsumer {
+                ask: Ask(9),
+                partitions,
+            },
+        ) {
+            Some(SourceEvent::Consumer {
+                ask: Ask(9),
+                result: Ok(state),
+            }) => state,
+            other => panic!("{other:?}"),
+        }
+    };
+    assert_eq!(inspect(&mut stream, &["p1"]), ABSENT);
+    let identity = update(&mut stream, "w", &["p1", "p2"]).expect("created");
+    publish(&mut stream, "p1", 3);
+    assert_eq!(fetch(&mut stream, 0, "w", 2), [1, 2]);
+    let state = ConsumerState {
+        identity,
+        delivered: 2,
+        as_wanted: true,
+    };
+    assert_eq!(inspect(&mut stream, &["p1", "p2"]), state);
+    let differs = ConsumerState {
+        as_wanted: false,
+        ..state
+    };
+    assert_eq!(inspect(&mut stream, &["p1"]), differs);
+    assert_eq!(inspect(&mut stream, &["p1", "p2", "p3"]), differs);
+    reset(&mut stream, "w");
+    let after = inspect(&mut stream, &["p1", "p2"]);
+    assert!(
+        after.identity > identity && after.delivered == 0,
+        "{after:?}"
+    );
 }

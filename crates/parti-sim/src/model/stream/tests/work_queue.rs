@@ -197,3 +197,70 @@ fn replies_name_the_message_although_sequences_are_given_again() {
     let fates: Vec<Fate> = stream.published().iter().map(|m| m.fate).collect();
     assert_eq!(fates, [Fate::Acked, Fate::Acked, Fate::Kept]);
 }
+
+#[test]
+fn an_eviction_deletes_a_dead_workers_durable_only_if_it_still_has_the_subject() {
+    let mut stream = work_queue();
+    let identity = update(&mut stream, "a", &["p1", "p2"]).expect("created");
+    let evict = |stream: &mut Stream, name: &str| {
+        let (worker, partition) = (WorkerId::new("a"), p(name));
+        let request = SourceRequest::EvictConsumer {
+            ask: Ask(9),
+            worker,
+            partition,
+        };
+        match stream.request(0, "b", B, request) {
+            Some(SourceEvent::Consumer {
+                ask: Ask(9),
+                result: Ok(state),
+            }) => state,
+            other => panic!("{other:?}"),
+        }
+    };
+    assert_eq!(
+        evict(&mut stream, "p3").identity,
+        identity,
+        "it has other subjects"
+    );
+    update(&mut stream, "b", &["p2"]).expect_err("a has it");
+    assert_eq!(evict(&mut stream, "p2"), ABSENT);
+    update(&mut stream, "b", &["p2"]).expect("free");
+    assert_eq!(evict(&mut stream, "p2"), ABSENT, "it is gone already");
+    assert_eq!(stream.durables().collect::<Vec<_>>(), ["b"]);
+}
+
+#[test]
+fn replies_of_an_earlier_life_are_forgotten_once_the_client_knows() {
+    let message = |offset| Message {
+        offset: Offset(offset),
+        key: 0,
+        size: 1,
+    };
+    let delivered = |consumer, sequence, offset| SourceEvent::Delivered {
+        consumer,
+        sequence,
+        partition: p("p1"),
+        message: message(offset),
+    };
+    let mut replies = Replies::default();
+    replies.note(&delivered(1, 5, 50));
+    assert_eq!(replies.messages(&[5]), [Offset(50)]);
+    let state = ConsumerState {
+        identity: 2,
+        delivered: 0,
+        as_wanted: true,
+    };
+    replies.note(&SourceEvent::Consumer {
+        ask: Ask(0),
+        result: Ok(state),
+    });
+    assert_eq!(
+        replies.messages(&[5]),
+        [],
+        "no ack of the new life may hit an old message"
+    );
+    replies.note(&delivered(1, 6, 60));
+    assert_eq!(replies.messages(&[6]), [], "a late one of the old life");
+    replies.note(&delivered(2, 6, 61));
+    assert_eq!(replies.messages(&[6]), [Offset(61)]);
+}
