@@ -1,12 +1,14 @@
 //! Faults as data: what can go wrong, when, and for how long.
 
 use parti_core::key::Key;
+use serde::{Deserialize, Serialize};
 
 use crate::setup::Micros;
 
 /// Something that goes wrong at a given time. Every count and duration is a number of its own, so
 /// that a failing scenario can be made smaller piece by piece.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Fault {
     /// `kill -9`: volatile state is gone, calls in flight end nowhere or had their effect already.
     Crash {
@@ -185,7 +187,8 @@ pub enum Fault {
 }
 
 /// Who is to crash at a write.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Victim {
     /// Whoever wrote it.
     Writer,
@@ -198,7 +201,8 @@ pub enum Victim {
 }
 
 /// Kinds of records, as targets of faults.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum WriteKind {
     /// `leader`
     Leader,

@@ -1,3 +1,8 @@
-//! Deterministic simulation of Parti groups.
+//! The simulator's command line.
 
-fn main() {}
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    parti_sim::commands::main(&arguments)
+}

@@ -4,12 +4,13 @@
 //! shorter, and running the same seed again.
 
 use parti_core::rng::Rng;
+use serde::{Deserialize, Serialize};
 
 use crate::fault::{Fault, Victim, WriteKind};
 use crate::setup::{Class, FAULTS_UNTIL, MILLI, Micros, SECOND, Setup};
 
 /// A fault and when it happens.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Timed {
     /// When.
     pub at: Micros,

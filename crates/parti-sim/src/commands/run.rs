@@ -1,0 +1,74 @@
+//! `run`: many seeds, a tally, and for each failing seed the smallest scenario found.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use super::{Arguments, all_cores};
+use crate::campaign::{self, Tally};
+use crate::fault::KINDS;
+use crate::scenario;
+use crate::setup::{SECOND, Setup};
+use crate::shrink;
+
+/// Failing seeds beyond these are counted, but not looked at.
+const SHRINK_AT_MOST: usize = 5;
+/// A campaign that fails this often has nothing more to tell.
+const FAILURES_AT_MOST: usize = 200;
+
+pub(super) fn run(arguments: &[String]) -> Result<bool, String> {
+    let arguments = Arguments::of(arguments, &["seeds", "from", "jobs"])?;
+    if let Some(word) = arguments.rest.first() {
+        return Err(format!("{word:?} is not understood"));
+    }
+    let seeds = arguments.number("seeds")?.ok_or("run wants --seeds N")?;
+    let from = arguments.number("from")?.unwrap_or(0);
+    let jobs = arguments.number("jobs")?.map_or_else(all_cores, |jobs| jobs as usize);
+    let begun = Instant::now();
+    let tally = campaign::run(from, seeds, jobs, FAILURES_AT_MOST);
+    let seconds = begun.elapsed().as_secs_f64();
+    for outcome in tally.failures.iter().take(SHRINK_AT_MOST) {
+        explain(outcome.seed);
+    }
+    for outcome in tally.failures.iter().skip(SHRINK_AT_MOST) {
+        if let Some(violation) = &outcome.violation {
+            println!("seed {}: {violation}\n  {}", outcome.seed, replay_command(outcome.seed));
+        }
+    }
+    print_tally(&tally, seconds);
+    Ok(tally.failures.is_empty())
+}
+
+fn replay_command(seed: u64) -> String {
+    format!("cargo run --release -p parti-sim -- replay {seed}")
+}
+
+fn explain(seed: u64) {
+    let setup = Arc::new(Setup::of(seed));
+    let faults = scenario::of(&setup);
+    let (smallest, outcome) = shrink::shrink(&setup, &faults);
+    let Some(violation) = outcome.violation else {
+        println!("seed {seed} failed, and then did not: the simulation is not deterministic");
+        return;
+    };
+    println!("seed {seed}: {violation}");
+    println!("  {}", replay_command(seed));
+    println!("  {} of {} faults are enough:", smallest.len(), faults.len());
+    for timed in &smallest {
+        println!("    {:>9.6} s {:?}", timed.at as f64 / 1e6, timed.fault);
+    }
+    if let Ok(json) = serde_json::to_string(&smallest) {
+        println!("  {} --faults '{json}'", replay_command(seed));
+    }
+}
+
+fn print_tally(tally: &Tally, seconds: f64) {
+    let hours = tally.simulated as f64 / SECOND as f64 / 3600.0;
+    println!("simulated: {hours:.1} hours in {seconds:.1} s, {} steps", tally.steps);
+    println!("speed: {:.0} seeds/s", tally.seeds as f64 / seconds.max(1e-9));
+    let faults: u64 = tally.faults.iter().sum();
+    println!("faults injected: {faults}");
+    for (kind, count) in KINDS.iter().zip(tally.faults).filter(|(_, count)| *count > 0) {
+        println!("  {count:>9} {kind}");
+    }
+    println!("{} seeds, {} violations", tally.seeds, tally.failures.len());
+}
