@@ -33,7 +33,7 @@ use crate::worker::Report;
 use crate::worker::outbox::{Outbox, Purpose};
 
 use lives::Lives;
-use one::{Context, Found, Held, Holding, LanePhase, Next, Op, Phase};
+use one::{Context, Found, Holding, LanePhase, Next, Op, Phase};
 
 /// How many writes one request carries at the most.
 const BATCH: usize = 512;
@@ -146,6 +146,19 @@ impl Holdings {
     /// How many partitions are owned.
     pub fn load(&self) -> u64 {
         self.map.values().filter(|holding| matches!(holding.phase, Phase::Held(_))).count() as u64
+    }
+
+    /// What is owned.
+    pub fn held(&self) -> impl Iterator<Item = &PartitionId> {
+        self.map
+            .iter()
+            .filter(|(_, holding)| matches!(holding.phase, Phase::Held(_)))
+            .map(|(id, _)| id)
+    }
+
+    /// Whether this life of a worker is over, for certain.
+    pub fn is_over(&self, owner: &WorkerId, life: Incarnation) -> bool {
+        self.lives.is_over(owner, life)
     }
 
     /// Whether this partition is owned.
