@@ -15,6 +15,8 @@
 
 pub mod claim;
 pub mod silence;
+#[cfg(test)]
+mod tests;
 
 use std::sync::Arc;
 use std::time::Duration;
