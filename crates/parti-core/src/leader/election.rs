@@ -179,7 +179,10 @@ impl Election {
         let due = match self.role {
             Role::Leading { next_beat, .. } => next_beat,
             Role::Resigning { .. } => Time::ZERO,
-            Role::Follower => silence.deadline(&Key::Leader, self.ttl),
+            Role::Follower if self.agent == Agent::Store => {
+                silence.deadline(&Key::Leader, self.ttl)
+            }
+            Role::Follower => Time::NEVER,
             Role::Resigned => Time::NEVER,
         };
         due.max(self.not_before)

@@ -14,6 +14,8 @@
 //! A wrong or stale leader costs time, never a message: nothing here touches a partition's record.
 
 pub mod election;
+#[cfg(test)]
+mod election_tests;
 pub mod planner;
 pub mod publish;
 

@@ -256,6 +256,7 @@ impl Holding {
         if self.op.is_some() || out.now() < self.not_before {
             return Next::Nothing;
         }
+        self.not_before = Time::ZERO;
         // A record that names this very life is ours, however that came about.
         if matches!(self.phase, Phase::Out)
             && let Found::At(_, record) = &self.found

@@ -39,6 +39,9 @@ use crate::worker::outbox::{Answered, Outbox, Purpose};
 use crate::worker::stop::{Step, Stopping};
 use crate::worker::{Action, Event, Fatal, Options, Report, State, Trouble};
 
+/// How soon a deadline that has passed is looked at again.
+const SOON: Duration = Duration::from_millis(10);
+
 #[derive(Debug, PartialEq, Eq)]
 enum Life {
     /// Not started.
@@ -196,7 +199,9 @@ impl Worker {
                 }
             }
         }
-        next
+        // Whatever is due now was just looked at: if it still waits, something else must happen
+        // first. Looking again soon costs little, looking again at once would spin.
+        next.max(now + SOON)
     }
 
     /// Takes in an event; actions are appended to `actions`.

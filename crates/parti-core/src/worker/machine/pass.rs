@@ -114,10 +114,10 @@ impl Worker {
 
     pub(super) fn step_holdings(&mut self) {
         let lease = self.lease();
-        self.lanes.tick(self.out.now());
-        self.pump_lanes();
         // Opening a lane may make it act, its notes may make a holding act: until both are quiet.
         loop {
+            self.lanes.tick(self.out.now());
+            self.pump_lanes();
             let Some((me, life)) = self.session.id() else {
                 return;
             };
