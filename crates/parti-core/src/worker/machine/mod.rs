@@ -201,7 +201,7 @@ impl Worker {
         }
         // Whatever is due now was just looked at: if it still waits, something else must happen
         // first. Looking again soon costs little, looking again at once would spin.
-        next.max(now + SOON)
+        if next <= now { now + SOON } else { next }
     }
 
     /// Takes in an event; actions are appended to `actions`.
