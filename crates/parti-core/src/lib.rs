@@ -25,6 +25,7 @@ pub mod lane;
 pub mod leader;
 pub mod partition;
 pub mod planted;
+pub mod problem;
 pub mod record;
 pub mod rng;
 pub mod session;
