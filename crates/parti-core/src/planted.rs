@@ -40,6 +40,8 @@ mod registry {
     bugs! {
         /// A commit does not check the epoch it finds.
         SkipEpochCheck,
+        /// A new owner starts two past the checkpoint instead of one.
+        CheckpointSkipsOne,
     }
 
     static ACTIVE: AtomicUsize = AtomicUsize::new(usize::MAX);

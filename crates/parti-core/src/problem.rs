@@ -96,9 +96,14 @@ impl std::error::Error for Problems {}
 
 /// A value as messages show it: one line, shortened, nothing that could upset a terminal.
 pub fn shown(value: &str) -> String {
+    shown_up_to(value, SHOWN)
+}
+
+/// As [`shown`], with room for so many characters.
+pub(crate) fn shown_up_to(value: &str, most: usize) -> String {
     let mut out = String::new();
     for (i, c) in value.chars().enumerate() {
-        if i == SHOWN {
+        if i == most {
             out.push('…');
             break;
         }
