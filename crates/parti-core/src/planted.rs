@@ -68,6 +68,8 @@ mod registry {
         SkipIdentityCheck,
         /// A store that went back in time is not noticed.
         IgnoreStoreWentBack,
+        /// A new owner starts two past the checkpoint instead of one.
+        CheckpointSkipsOne,
     }
 
     static ACTIVE: AtomicUsize = AtomicUsize::new(usize::MAX);
