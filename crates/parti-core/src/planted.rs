@@ -68,6 +68,10 @@ mod registry {
         SkipIdentityCheck,
         /// A store that went back in time is not noticed.
         IgnoreStoreWentBack,
+        /// A leader that meets a higher term goes on publishing.
+        OldLeaderPublishes,
+        /// Handling starts when a read shows the partition free, before the take has landed.
+        ServeFromRead,
         /// A new owner starts two past the checkpoint instead of one.
         CheckpointSkipsOne,
     }

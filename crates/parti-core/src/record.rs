@@ -89,6 +89,7 @@ pub struct WorkerRecord {
     /// What is wrong with this worker, if anything is.
     pub degraded: Option<String>,
     /// Hash of the partition list this worker goes by: a leader with another one lists again.
+    #[serde(with = "wire::hex")]
     pub partitions: u64,
     /// The writer's mark.
     #[serde(with = "wire::hex_nonce")]

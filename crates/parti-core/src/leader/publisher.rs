@@ -138,7 +138,8 @@ impl Publisher {
                     continue;
                 }
                 WriteOutcome::Conflict(Some(found)) => {
-                    outdated |= term_of(&found.record) > Some(self.term);
+                    let higher = term_of(&found.record) > Some(self.term);
+                    outdated |= higher && !planted!(OldLeaderPublishes);
                     cell.revision = Some(found.revision);
                 }
                 WriteOutcome::Conflict(None) => cell.revision = None,
@@ -169,5 +170,126 @@ fn marked(record: &Record, out: &mut Outbox) -> Record {
             Record::Plan(Arc::new(PlanRecord { nonce: out.nonce(), ..(**record).clone() }))
         }
         other => other.clone(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ids::{Incarnation, Nonce, Version};
+    use crate::io::{RequestId, StoreError};
+    use crate::record::Lifecycle;
+    use crate::rng::Rng;
+    use crate::worker::Action;
+
+    fn assignment(term: u64, version: u64) -> AssignmentRecord {
+        AssignmentRecord {
+            version: Version(version),
+            term: Term(term),
+            incarnation: Incarnation(1),
+            lifecycle: Lifecycle::Stable,
+            serve: Vec::new(),
+            prepare: Vec::new(),
+            release: Vec::new(),
+            added: Vec::new(),
+            nonce: Nonce(0),
+        }
+    }
+
+    fn worker() -> WorkerId {
+        WorkerId::new("worker-1")
+    }
+
+    fn found(term: u64, version: u64, revision: u64) -> Stored {
+        let record = Record::Assignment(Arc::new(assignment(term, version)));
+        Stored { key: Key::Assignment(worker()), revision: Revision(revision), record }
+    }
+
+    struct Bench {
+        publisher: Publisher,
+        out: Outbox,
+    }
+
+    impl Bench {
+        fn new() -> Self {
+            Self { publisher: Publisher::new(Term(5)), out: Outbox::new(Rng::new(1)) }
+        }
+
+        /// Sends; the expectation and version of the one write, if there is one.
+        fn sent(&mut self) -> Option<(RequestId, Expect, Option<Version>)> {
+            self.publisher.step(Duration::from_secs(1), &mut self.out);
+            let mut actions = Vec::new();
+            self.out.take_actions(&mut actions);
+            let Some(Action::Store(request)) = actions.pop() else {
+                return None;
+            };
+            let StoreOp::Write(mut writes) = request.op else { panic!("a write") };
+            let write = writes.pop().expect("one write");
+            let version = match write.value {
+                Some(Record::Assignment(record)) => Some(record.version),
+                _ => None,
+            };
+            Some((request.id, write.expect, version))
+        }
+
+        fn answer(&mut self, id: RequestId, outcome: WriteOutcome) -> bool {
+            let answered = self.out.answered(id, StoreReply::Write(vec![outcome]));
+            let answered = answered.expect("somebody waits");
+            let Purpose::Publish(keys) = answered.purpose else { panic!("a publication") };
+            self.publisher.answered(keys, answered.reply, &mut self.out)
+        }
+    }
+
+    #[test]
+    fn a_late_write_of_a_predecessor_is_overwritten() {
+        let mut bench = Bench::new();
+        bench.publisher.publish(worker(), assignment(5, 7));
+        let (id, expect, _) = bench.sent().expect("a write");
+        assert_eq!(expect, Expect::Absent);
+        assert!(!bench.answer(id, WriteOutcome::Conflict(Some(found(4, 9, 20)))));
+        let (id, expect, version) = bench.sent().expect("again");
+        assert_eq!((expect, version), (Expect::At(Revision(20)), Some(Version(7))));
+        bench.answer(id, WriteOutcome::Done(Revision(21)));
+        assert!(bench.sent().is_none());
+    }
+
+    #[test]
+    fn a_higher_term_ends_this_leader() {
+        let mut bench = Bench::new();
+        bench.publisher.publish(worker(), assignment(5, 7));
+        let (id, ..) = bench.sent().expect("a write");
+        assert!(bench.answer(id, WriteOutcome::Conflict(Some(found(6, 1, 20)))));
+    }
+
+    #[test]
+    fn only_the_newest_wish_is_written_and_an_open_fate_is_settled_by_it() {
+        let mut bench = Bench::new();
+        bench.publisher.publish(worker(), assignment(5, 7));
+        let (id, ..) = bench.sent().expect("a write");
+        bench.publisher.publish(worker(), assignment(5, 8));
+        assert!(bench.sent().is_none(), "one write per key at a time");
+        bench.answer(id, WriteOutcome::Failed(StoreError::Unknown));
+        assert!(bench.sent().is_none(), "after trouble it waits a moment");
+        bench.out.set_now(Time::ZERO + PAUSE);
+        let (id, expect, version) = bench.sent().expect("the newest");
+        assert_eq!((expect, version), (Expect::Absent, Some(Version(8))));
+        // The earlier one had landed.
+        bench.answer(id, WriteOutcome::Conflict(Some(found(5, 7, 20))));
+        let (_, expect, version) = bench.sent().expect("once more");
+        assert_eq!((expect, version), (Expect::At(Revision(20)), Some(Version(8))));
+    }
+
+    #[test]
+    fn forgetting_deletes_at_the_known_revision_or_not_at_all() {
+        let mut bench = Bench::new();
+        bench.publisher.forget(worker());
+        assert!(bench.sent().is_none());
+        bench.publisher.found(&found(4, 3, 12));
+        bench.publisher.forget(worker());
+        let (id, expect, version) = bench.sent().expect("a delete");
+        assert_eq!((expect, version), (Expect::At(Revision(12)), None));
+        bench.answer(id, WriteOutcome::Done(Revision(13)));
+        bench.publisher.publish(worker(), assignment(5, 9));
+        assert_eq!(bench.sent().expect("a write").1, Expect::Absent);
     }
 }

@@ -107,8 +107,7 @@ impl Outbox {
 
     /// A fresh mark for a write.
     pub fn nonce(&mut self) -> Nonce {
-        // 53 bits: every JSON reader can hold it.
-        Nonce(self.rng.next_u64() >> 11)
+        Nonce(self.rng.next_u64())
     }
 
     /// Randomness for jitter.

@@ -356,6 +356,9 @@ impl Holding {
             updated_at: out.wall_ms(),
             ..record
         };
+        if planted!(ServeFromRead) {
+            self.become_held(id, Arc::new(record.clone()), seized.clone(), lanes, out);
+        }
         let op = Op::Take { seized, record: record.clone() };
         Next::Write(op, Some(record))
     }
@@ -405,7 +408,9 @@ impl Holding {
             Op::Take { seized, record } => {
                 let record = Arc::new(record);
                 self.found = Found::At(revision, record.clone());
-                self.become_held(id, record, seized, lanes, out);
+                if !planted!(ServeFromRead) {
+                    self.become_held(id, record, seized, lanes, out);
+                }
             }
             Op::Commit { record, begun } => {
                 self.found = Found::At(revision, Arc::new(record));
