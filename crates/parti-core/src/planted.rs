@@ -40,6 +40,10 @@ mod registry {
     bugs! {
         /// A commit does not check the epoch it finds.
         SkipEpochCheck,
+        /// The default strategy plans as if nobody served anything: every change moves partitions.
+        StrategyIgnoresPrevious,
+        /// The default strategy leaves out a partition that fits nowhere under an even share.
+        StrategyDropsWhatDoesNotFit,
     }
 
     static ACTIVE: AtomicUsize = AtomicUsize::new(usize::MAX);
