@@ -74,6 +74,10 @@ mod registry {
         ServeFromRead,
         /// A new owner starts two past the checkpoint instead of one.
         CheckpointSkipsOne,
+        /// The default strategy plans as if nobody served anything: every change moves partitions.
+        StrategyIgnoresPrevious,
+        /// The default strategy leaves out a partition that fits nowhere under an even share.
+        StrategyDropsWhatDoesNotFit,
     }
 
     static ACTIVE: AtomicUsize = AtomicUsize::new(usize::MAX);
