@@ -34,7 +34,17 @@ pub const MAX_VIRTUAL_NODES: u32 = 4096;
 const PROBES: usize = 128;
 
 /// Weighted consistent hash with virtual nodes and bounded load, sticky to previous owners.
-/// Positions on the ring are XXH3 (64 bits), for good.
+///
+/// - A worker's load stays within 1 % of an even share wherever the partitions' sizes allow it. A
+///   partition heavier than an even share has a worker for itself.
+/// - When partitions need an owner and no worker is new (a crash, a leave, new partitions), only
+///   these are given out and nothing else moves. If heavy ones leave the loads uneven, asking
+///   again with that answer as `previous` evens out.
+/// - Without `previous` the answer is a pure function of workers, partitions and capacity.
+///
+/// Positions on the ring are XXH3 with 64 bits, for good, because they are part of the format: of
+/// a partition, over the bytes of its id with seed 0; of virtual node `v`, over the bytes of the
+/// worker's id with seed `v`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ConsistentHash {
     virtual_nodes: u32,

@@ -218,6 +218,72 @@ fn an_answer_fed_back_comes_to_rest() {
 }
 
 #[test]
+fn a_move_for_balance_always_gains_some() {
+    let mut rng = Rng::new(51);
+    let mut changed = 0;
+    for _ in 0..20_000 {
+        let workers = rng.between(1, 8) as u32;
+        let scale = [2, 5, 50][rng.below(3) as usize];
+        let weights: Vec<u64> = (0..rng.below(24)).map(|_| rng.between(1, scale)).collect();
+        let mut case = Case::weighted(workers as usize, &weights);
+        case.previous = (weights.iter())
+            .map(|_| Some(rng.below(u64::from(workers)) as u32))
+            .collect();
+        case.capacity = rng.chance(0.5).then(|| rng.between(1, 24) as u32);
+        let squares = |owners: &[Option<u32>]| -> u64 {
+            let mut loads = vec![0; workers as usize];
+            for (owner, weight) in owners.iter().zip(&weights) {
+                loads[owner.unwrap_or(0) as usize] += weight;
+            }
+            loads.iter().map(|load| load * load).sum()
+        };
+        let before = Answer {
+            owners: case.previous.clone(),
+        };
+        let allowed = u64::from(case.input().capacity_or_unlimited());
+        if (counts(&before, workers as usize).iter()).any(|count| *count > allowed) {
+            continue; // then something has to move, gain or not
+        }
+        let after = ConsistentHash::default().assign(case.input());
+        if after != before {
+            assert!(squares(&after.owners) < squares(&before.owners), "{case:?}");
+            changed += 1;
+        }
+    }
+    assert!(changed > 5000, "{changed}");
+}
+
+#[test]
+fn a_newcomer_takes_over_from_one_that_left() {
+    for weights in [vec![1; 5000], lognormal(5000, 1.0, 4)] {
+        let case = Case::weighted(64, &weights);
+        let strategy = ConsistentHash::default();
+        let mut next = case.clone();
+        next.previous = strategy.assign(case.input()).owners;
+        // The last worker is another one now, and has nothing.
+        next.workers[63] = WorkerId::new("worker-new");
+        for owner in &mut next.previous {
+            *owner = owner.filter(|owner| *owner != 63);
+        }
+        let movement = strategy.assign(next.input()).movement(next.input());
+        let moved = movement.moved.weight as f64 / movement.placed.weight as f64;
+        assert!(moved <= 0.02, "{moved}");
+    }
+}
+
+#[test]
+fn what_is_free_goes_to_who_has_nothing_before_others_are_topped_up() {
+    // 32 workers have 101, 31 have 99, the last has none, and 99 are free.
+    let mut case = Case::equal(64, 6400);
+    let counts = (0..63).map(|worker| (worker, if worker < 32 { 101 } else { 99 }));
+    let held = counts.flat_map(|(worker, count)| std::iter::repeat_n(Some(worker), count));
+    case.previous = held.chain(std::iter::repeat_n(None, 99)).collect();
+    let answer = ConsistentHash::default().assign(case.input());
+    assert_eq!(answer.movement(case.input()).moved.count, 0);
+    assert_eq!(answer.balance(case.input()).least.count, 99);
+}
+
+#[test]
 fn equal_partitions_are_spread_within_one() {
     let mut rng = Rng::new(47);
     for _ in 0..300 {
