@@ -17,7 +17,6 @@ use crate::config::Config;
 use crate::feed::backoff::Backoff;
 use crate::ids::PartitionId;
 use crate::io::{Ask, SourceRequest};
-use crate::planted;
 use crate::rng::Rng;
 use crate::time::Time;
 

@@ -12,7 +12,6 @@ use crate::feed::batch::Batch;
 use crate::feed::consumer::Planner;
 use crate::io::{Ask, ConsumerState, SourceError, SourceRequest};
 use crate::lane::outbox::{Delivery, Outbox};
-use crate::planted;
 use crate::rng::Rng;
 use crate::time::Time;
 

@@ -23,7 +23,6 @@ use crate::io::{Ask, Message, ReadBatch, SourceError, SourceEvent, SourceRequest
 use crate::lane::map::LaneMap;
 use crate::lane::outbox::Delivery;
 use crate::lane::{LaneNote, Opening};
-use crate::planted;
 use crate::rng::Rng;
 use crate::time::Time;
 use crate::worker::Trouble;

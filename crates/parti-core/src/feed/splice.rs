@@ -20,7 +20,6 @@ use crate::ids::Offset;
 use crate::io::{Ask, Message};
 use crate::lane::outbox::{Delivery, Outbox};
 use crate::lane::serving::Serving;
-use crate::planted;
 use crate::time::Time;
 
 /// How sound a lane's tail is.

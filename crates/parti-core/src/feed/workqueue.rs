@@ -28,7 +28,6 @@ use crate::lane::map::LaneMap;
 use crate::lane::outbox::Delivery;
 use crate::lane::serving::Placed;
 use crate::lane::{LaneNote, Opening};
-use crate::planted;
 use crate::rng::Rng;
 use crate::time::Time;
 use crate::worker::Trouble;

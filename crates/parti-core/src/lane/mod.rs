@@ -39,7 +39,6 @@ use crate::io::{
 use crate::lane::map::{Lane, LaneMap, Phase};
 use crate::lane::outbox::Outbox;
 use crate::lane::serving::{Outcome, Rules, Serving, Step};
-use crate::planted;
 use crate::rng::Rng;
 use crate::time::Time;
 

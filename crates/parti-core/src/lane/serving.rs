@@ -24,7 +24,6 @@ use crate::io::{Ask, HandlerResult, Message};
 use crate::lane::outbox::Delivery;
 use crate::lane::suspicion::{Advice, Suspicion};
 use crate::lane::{Opening, Progress};
-use crate::planted;
 use crate::record::Begun;
 use crate::time::Time;
 
