@@ -27,6 +27,7 @@ pub mod key;
 pub mod lane;
 pub mod leader;
 pub mod partition;
+pub mod problem;
 pub mod record;
 pub mod rng;
 pub mod session;

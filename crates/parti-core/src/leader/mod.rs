@@ -14,8 +14,11 @@
 //! A wrong or stale leader costs time, never a message: nothing here touches a partition's record.
 
 pub mod election;
+#[cfg(test)]
+mod election_tests;
 pub mod planner;
-pub mod publish;
+pub mod publisher;
+pub mod sessions;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -23,188 +26,18 @@ use std::time::Duration;
 
 use crate::config::Config;
 use crate::ids::{Revision, Term, WorkerId};
-use crate::io::{Expect, Scope, StoreOp, StoreReply, Stored, WatchEvent, Write, WriteOutcome};
+use crate::io::{Scope, StoreOp, StoreReply, Stored};
 use crate::key::{Key, Prefix};
 use crate::leader::planner::{Decision, Member, Planner, Recovered};
-use crate::leader::publish::Publisher;
+use crate::leader::publisher::Publisher;
+pub use crate::leader::sessions::{Reaper, Sessions};
 use crate::partition::Partition;
-use crate::record::{AssignmentRecord, PlanRecord, Ready, Record, SessionStatus, WorkerRecord};
+use crate::record::{AssignmentRecord, PlanRecord, Ready, Record, SessionStatus};
 use crate::session::silence::Silence;
 use crate::strategy::Strategy;
 use crate::time::Time;
 use crate::worker::outbox::{Outbox, Purpose};
 use crate::worker::{Action, Report};
-
-/// How many writes one request carries at the most.
-const BATCH: usize = 256;
-
-/// The sessions of a group, as a watch tells them.
-#[derive(Clone, Debug, Default)]
-pub struct Sessions {
-    records: BTreeMap<WorkerId, (Revision, Arc<WorkerRecord>)>,
-    /// Whether a whole snapshot was seen.
-    pub synced: bool,
-}
-
-impl Sessions {
-    /// Takes in news; old ones are ignored.
-    pub fn watched(&mut self, event: &WatchEvent, silence: &mut Silence, now: Time) {
-        match event {
-            WatchEvent::Snapshot(records) => {
-                self.synced = true;
-                for stored in records {
-                    self.learn(stored, silence, now);
-                }
-            }
-            WatchEvent::Changed(stored) => self.learn(stored, silence, now),
-            // Sessions are not deleted; one that somebody removed by hand is still known here
-            // until its worker claims anew.
-            WatchEvent::Removed(..) => {}
-        }
-    }
-
-    /// Takes in one record, however it was met.
-    pub fn learn(&mut self, stored: &Stored, silence: &mut Silence, now: Time) {
-        let (Key::Worker(id), Record::Worker(record)) = (&stored.key, &stored.record) else {
-            return;
-        };
-        let known = self.records.get(id).map(|(revision, _)| *revision);
-        if known.is_none_or(|known| stored.revision > known) {
-            silence.saw(now, &stored.key, stored.revision);
-            self.records.insert(id.clone(), (stored.revision, record.clone()));
-        }
-    }
-
-    /// All sessions, over ones too.
-    pub fn iter(&self) -> impl Iterator<Item = (&WorkerId, Revision, &Arc<WorkerRecord>)> {
-        self.records.iter().map(|(id, (revision, record))| (id, *revision, record))
-    }
-
-    /// One session.
-    pub fn get(&self, id: &WorkerId) -> Option<(Revision, &Arc<WorkerRecord>)> {
-        self.records.get(id).map(|(revision, record)| (*revision, record))
-    }
-}
-
-/// Ends sessions that stayed silent, by a write each.
-#[derive(Clone, Debug, Default)]
-pub struct Reaper {
-    in_flight: BTreeMap<WorkerId, WorkerRecord>,
-}
-
-impl Reaper {
-    /// Marks sessions as over that were silent for `ttl`, and frees ids that were for `id_ttl`.
-    #[allow(clippy::too_many_arguments)]
-    pub fn step(
-        &mut self,
-        me: &WorkerId,
-        sessions: &Sessions,
-        silence: &Silence,
-        ttl: Duration,
-        id_ttl: Duration,
-        still_named: impl Fn(&WorkerId) -> bool,
-        out: &mut Outbox,
-    ) {
-        let now = out.now();
-        let mut writes = Vec::new();
-        for (id, revision, record) in sessions.iter() {
-            if id == me || self.in_flight.contains_key(id) || writes.len() == BATCH {
-                continue;
-            }
-            let key = Key::Worker(id.clone());
-            let silent_for = |ttl| silence.silent(now, &key, ttl) == Some(revision);
-            let status = match record.status {
-                SessionStatus::Live | SessionStatus::Leaving if silent_for(ttl) => {
-                    SessionStatus::Evicted
-                }
-                SessionStatus::Evicted
-                    if silent_for(id_ttl.saturating_sub(ttl)) && !still_named(id) =>
-                {
-                    SessionStatus::Free
-                }
-                _ => continue,
-            };
-            let ended = WorkerRecord {
-                incarnation: Some(record.incarnation_at(revision)),
-                status,
-                nonce: out.nonce(),
-                ..(**record).clone()
-            };
-            self.in_flight.insert(id.clone(), ended.clone());
-            writes.push((id.clone(), revision, ended));
-        }
-        if writes.is_empty() {
-            return;
-        }
-        let ids = writes.iter().map(|(id, ..)| id.clone()).collect();
-        let writes = writes
-            .into_iter()
-            .map(|(id, revision, record)| Write {
-                key: Key::Worker(id),
-                expect: Expect::At(revision),
-                value: Some(Record::Worker(Arc::new(record))),
-            })
-            .collect();
-        out.ask(Purpose::EndSessions(ids), StoreOp::Write(writes), ttl);
-    }
-
-    /// What became of the marks.
-    pub fn answered(
-        &mut self,
-        ids: Vec<WorkerId>,
-        reply: StoreReply,
-        sessions: &mut Sessions,
-        silence: &mut Silence,
-        out: &mut Outbox,
-    ) {
-        let StoreReply::Write(outcomes) = reply else {
-            return;
-        };
-        for (id, outcome) in ids.into_iter().zip(outcomes) {
-            let Some(ended) = self.in_flight.remove(&id) else {
-                continue;
-            };
-            match outcome {
-                WriteOutcome::Done(revision) => {
-                    if ended.status == SessionStatus::Evicted {
-                        out.report(Report::History(format!("{id} was silent, its session is over")));
-                    }
-                    let record = Record::Worker(Arc::new(ended));
-                    let stored = Stored { key: Key::Worker(id), revision, record };
-                    sessions.learn(&stored, silence, out.now());
-                }
-                // It lives after all, or somebody else was faster.
-                WriteOutcome::Conflict(Some(found)) => sessions.learn(&found, silence, out.now()),
-                // Tried again while it stays silent; a mark that landed unseen shows in the watch.
-                WriteOutcome::Conflict(None) | WriteOutcome::Failed(_) => {}
-            }
-        }
-    }
-
-    /// When the next session will have been silent for long enough.
-    pub fn next_deadline(
-        &self,
-        me: &WorkerId,
-        sessions: &Sessions,
-        silence: &Silence,
-        ttl: Duration,
-        id_ttl: Duration,
-    ) -> Time {
-        let mut next = Time::NEVER;
-        for (id, _, record) in sessions.iter() {
-            if id == me || self.in_flight.contains_key(id) {
-                continue;
-            }
-            let wait = match record.status {
-                SessionStatus::Live | SessionStatus::Leaving => ttl,
-                SessionStatus::Evicted => id_ttl.saturating_sub(ttl),
-                SessionStatus::Goodbye | SessionStatus::Free => continue,
-            };
-            next = next.min(silence.deadline(&Key::Worker(id.clone()), wait));
-        }
-        next
-    }
-}
 
 #[derive(Debug)]
 enum Stage {
@@ -215,7 +48,10 @@ enum Stage {
         retry_at: Time,
     },
     /// Planning.
-    Planning { planner: Box<Planner>, wake_at: Time },
+    Planning {
+        planner: Box<Planner>,
+        wake_at: Time,
+    },
 }
 
 /// The leader machine, alive for one term.
@@ -256,12 +92,20 @@ impl Leader {
             config,
             strategy,
             capacity,
-            stage: Stage::Recovering { assignments: None, plan: None, retry_at: Time::NEVER },
+            stage: Stage::Recovering {
+                assignments: None,
+                plan: None,
+                retry_at: Time::NEVER,
+            },
             reaper: Reaper::default(),
             publisher: Publisher::new(term),
             sessions_changed: true,
         };
-        out.ask(Purpose::RecoverAssignments, StoreOp::List(Prefix::Assignments), timeout);
+        out.ask(
+            Purpose::RecoverAssignments,
+            StoreOp::List(Prefix::Assignments),
+            timeout,
+        );
         out.ask(Purpose::RecoverPlan, StoreOp::Read(Key::Plan), timeout);
         leader
     }
@@ -291,13 +135,16 @@ impl Leader {
 
     /// Whether a live session other than one's own could take partitions over.
     pub fn has_successor(&self, sessions: &Sessions) -> bool {
-        sessions.iter().any(|(id, _, r)| *id != self.me && r.status == SessionStatus::Live)
+        sessions
+            .iter()
+            .any(|(id, _, r)| *id != self.me && r.status == SessionStatus::Live)
     }
 
     /// When to act next.
     pub fn next_deadline(&self, sessions: &Sessions, silence: &Silence) -> Time {
-        let reaper =
-            self.reaper.next_deadline(&self.me, sessions, silence, self.ttl, self.id_ttl);
+        let reaper = self
+            .reaper
+            .next_deadline(&self.me, sessions, silence, self.ttl, self.id_ttl);
         let stage = match &self.stage {
             Stage::Recovering { retry_at, .. } => *retry_at,
             Stage::Planning { wake_at, .. } => *wake_at,
@@ -339,7 +186,8 @@ impl Leader {
                 })
             };
             let (ttl, id_ttl) = (self.ttl, self.id_ttl);
-            self.reaper.step(&self.me, sessions, silence, ttl, id_ttl, named, out);
+            self.reaper
+                .step(&self.me, sessions, silence, ttl, id_ttl, named, out);
         }
         self.publisher.step(self.timeout, out);
     }
@@ -351,7 +199,12 @@ impl Leader {
         out: &mut Outbox,
     ) {
         let now = out.now();
-        let Stage::Recovering { assignments, plan, retry_at } = &mut self.stage else {
+        let Stage::Recovering {
+            assignments,
+            plan,
+            retry_at,
+        } = &mut self.stage
+        else {
             return;
         };
         if now >= *retry_at {
@@ -382,7 +235,10 @@ impl Leader {
             self.publisher.found_plan(*revision);
         }
         let plan = plan.as_ref().map(|(_, record)| (**record).clone());
-        let recovered = Recovered { plan, assignments: recovered };
+        let recovered = Recovered {
+            plan,
+            assignments: recovered,
+        };
         let mut planner = Planner::new(
             &self.config,
             self.strategy.clone(),
@@ -394,12 +250,20 @@ impl Leader {
         planner.set_capacity(self.capacity);
         planner.partitions(now, list.clone());
         self.sessions_changed = true;
-        self.stage = Stage::Planning { planner: Box::new(planner), wake_at: now };
+        self.stage = Stage::Planning {
+            planner: Box::new(planner),
+            wake_at: now,
+        };
     }
 
     /// The answer to the list of assignments.
     pub fn recovered_assignments(&mut self, reply: StoreReply, out: &mut Outbox) {
-        if let Stage::Recovering { assignments, retry_at, .. } = &mut self.stage {
+        if let Stage::Recovering {
+            assignments,
+            retry_at,
+            ..
+        } = &mut self.stage
+        {
             match reply {
                 StoreReply::List(Ok(found)) => *assignments = Some(found),
                 _ => *retry_at = out.now() + self.config.retry.initial_delay / 4,
@@ -451,10 +315,26 @@ fn members(sessions: &Sessions, term: Term) -> BTreeMap<WorkerId, Member> {
             let member = Member {
                 incarnation: record.incarnation_at(revision),
                 status: record.status,
-                released: if current { record.released } else { Default::default() },
-                applied: if current { record.applied } else { Default::default() },
-                ready: if current { record.ready.clone() } else { Ready::default() },
-                blocked_by: if current { record.blocked_by.clone() } else { Vec::new() },
+                released: if current {
+                    record.released
+                } else {
+                    Default::default()
+                },
+                applied: if current {
+                    record.applied
+                } else {
+                    Default::default()
+                },
+                ready: if current {
+                    record.ready.clone()
+                } else {
+                    Ready::default()
+                },
+                blocked_by: if current {
+                    record.blocked_by.clone()
+                } else {
+                    Vec::new()
+                },
                 degraded: record.degraded.is_some(),
             };
             (id.clone(), member)

@@ -75,7 +75,13 @@ impl Planner {
         _now: Time,
         recovered: Recovered,
     ) -> Self {
-        Self { config: config.clone(), strategy, term, me, recovered }
+        Self {
+            config: config.clone(),
+            strategy,
+            term,
+            me,
+            recovered,
+        }
     }
 
     /// The most partitions one worker may serve and prepare together; none at first.
