@@ -70,7 +70,7 @@ struct Family {
 /// The authoritative store.
 #[derive(Clone, Debug)]
 pub struct Store {
-    families: [Family; 4],
+    families: [Family; 7],
     revision: Revision,
     /// Views as of an older revision than this are not known any more.
     floor: Revision,
@@ -362,6 +362,9 @@ fn family_of(key: &Key) -> usize {
         Key::Worker(_) => family_under(Prefix::Workers),
         Key::Assignment(_) => family_under(Prefix::Assignments),
         Key::Partition(_) => family_under(Prefix::Partitions),
+        Key::Request(_) => family_under(Prefix::Requests),
+        Key::Event(_) => family_under(Prefix::Events),
+        Key::Topic(_) => family_under(Prefix::Topics),
     }
 }
 
@@ -370,6 +373,9 @@ fn family_under(prefix: Prefix) -> usize {
         Prefix::Workers => 1,
         Prefix::Assignments => 2,
         Prefix::Partitions => 3,
+        Prefix::Requests => 4,
+        Prefix::Events => 5,
+        Prefix::Topics => 6,
     }
 }
 
