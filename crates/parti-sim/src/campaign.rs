@@ -51,7 +51,10 @@ pub fn run(from: u64, count: u64, jobs: usize, most_failures: usize) -> Tally {
             }
         };
         let threads: Vec<_> = (0..jobs.max(1)).map(|_| scope.spawn(work)).collect();
-        threads.into_iter().filter_map(|thread| thread.join().ok()).collect()
+        threads
+            .into_iter()
+            .filter_map(|thread| thread.join().ok())
+            .collect()
     });
     let mut all = Tally::default();
     for tally in tallies {

@@ -291,22 +291,29 @@ impl MessageFacts {
 impl PartitionFacts {
     /// The index of the first message at or after this offset.
     pub fn index_from(&self, offset: Offset) -> usize {
-        self.messages.partition_point(|message| message.offset < offset)
+        self.messages
+            .partition_point(|message| message.offset < offset)
     }
 
     /// One past the newest message.
     pub fn end(&self) -> Offset {
-        self.messages.last().map_or(Offset(0), |last| last.offset.next())
+        self.messages
+            .last()
+            .map_or(Offset(0), |last| last.offset.next())
     }
 
     /// The message at this offset.
     pub fn message(&self, offset: Offset) -> Option<&MessageFacts> {
-        self.messages.get(self.index_from(offset)).filter(|message| message.offset == offset)
+        self.messages
+            .get(self.index_from(offset))
+            .filter(|message| message.offset == offset)
     }
 
     fn message_mut(&mut self, offset: Offset) -> Option<&mut MessageFacts> {
         let index = self.index_from(offset);
-        self.messages.get_mut(index).filter(|message| message.offset == offset)
+        self.messages
+            .get_mut(index)
+            .filter(|message| message.offset == offset)
     }
 
     /// The first message that is not done, from the start on.
@@ -341,14 +348,20 @@ impl ProcFacts {
 
     /// Whether it was hindered at any time within this span.
     pub fn was_hindered(&self, from: Micros, to: Micros) -> bool {
-        self.hindered.iter().any(|(begin, end)| *begin <= to && *end >= from)
+        self.hindered
+            .iter()
+            .any(|(begin, end)| *begin <= to && *end >= from)
     }
 }
 
 impl Facts {
     /// Nothing happened yet.
     pub fn new(setup: Arc<Setup>) -> Self {
-        let partitions = setup.partitions.iter().map(|_| PartitionFacts::default()).collect();
+        let partitions = setup
+            .partitions
+            .iter()
+            .map(|_| PartitionFacts::default())
+            .collect();
         Self {
             setup,
             now: 0,
@@ -381,15 +394,24 @@ impl Facts {
 
     /// The process that claimed this life of an id.
     pub fn holder(&self, id: &WorkerId, incarnation: Incarnation) -> Option<Proc> {
-        let holds = |session: &SessionFacts| session.incarnation == incarnation && session.id == *id;
-        self.procs.iter().rposition(|proc| proc.sessions.iter().any(holds))
+        let holds =
+            |session: &SessionFacts| session.incarnation == incarnation && session.id == *id;
+        self.procs
+            .iter()
+            .rposition(|proc| proc.sessions.iter().any(holds))
     }
 
     /// Processes that are there, with a session that is not over.
     pub fn members(&self) -> impl Iterator<Item = (Proc, &SessionFacts)> {
-        self.procs.iter().enumerate().filter(|(_, proc)| proc.is_alive()).filter_map(|(index, proc)| {
-            proc.session().filter(|session| session.over.is_none()).map(|session| (index, session))
-        })
+        self.procs
+            .iter()
+            .enumerate()
+            .filter(|(_, proc)| proc.is_alive())
+            .filter_map(|(index, proc)| {
+                proc.session()
+                    .filter(|session| session.over.is_none())
+                    .map(|session| (index, session))
+            })
     }
 
     /// One past the newest offset that the log has given to this partition, or could have: in a
@@ -397,16 +419,24 @@ impl Facts {
     pub fn end_of(&self, partition: usize) -> Offset {
         match self.setup.source {
             SourceKind::Log => self.partitions[partition].end(),
-            SourceKind::Stream(_) => {
-                self.partitions.iter().map(PartitionFacts::end).max().unwrap_or_default()
-            }
+            SourceKind::Stream(_) => self
+                .partitions
+                .iter()
+                .map(PartitionFacts::end)
+                .max()
+                .unwrap_or_default(),
         }
     }
 
     /// Takes in one observation.
     pub fn take_in(&mut self, seen: &Seen<'_>) {
         match *seen {
-            Seen::Published { partition, offset, key, killer } => {
+            Seen::Published {
+                partition,
+                offset,
+                key,
+                killer,
+            } => {
                 self.partitions[partition].messages.push(MessageFacts {
                     offset,
                     key,
@@ -431,25 +461,47 @@ impl Facts {
                     leading: None,
                 });
             }
-            Seen::Wrote { proc, sent_local, revision, key, old, new, .. } => {
+            Seen::Wrote {
+                proc,
+                sent_local,
+                revision,
+                key,
+                old,
+                new,
+                ..
+            } => {
                 self.take_in_write(proc, sent_local, revision, key, old, new);
             }
             Seen::Acted { proc, action, .. } => self.take_in_action(proc, action),
-            Seen::CallEnded { proc, job, result, reported } => {
+            Seen::CallEnded {
+                proc,
+                job,
+                result,
+                reported,
+            } => {
                 let started = self.forget_call(proc, job);
                 if *result == HandlerResult::Done {
                     let now = self.now;
-                    let Some(index) = self.setup.index_of(&job.partition) else { return };
+                    let Some(index) = self.setup.index_of(&job.partition) else {
+                        return;
+                    };
                     let partition = &mut self.partitions[index];
                     if let Some(message) = partition.message_mut(job.message.offset) {
-                        message.completions.push(Completion { proc, started, at: now, reported });
+                        message.completions.push(Completion {
+                            proc,
+                            started,
+                            at: now,
+                            reported,
+                        });
                         partition.advance(now);
                     }
                 }
             }
             Seen::CallLost { proc, job } => {
                 self.forget_call(proc, job);
-                let Some(index) = self.setup.index_of(&job.partition) else { return };
+                let Some(index) = self.setup.index_of(&job.partition) else {
+                    return;
+                };
                 if let Some(message) = self.partitions[index].message_mut(job.message.offset) {
                     message.kills += u32::from(message.killer);
                 }
@@ -503,7 +555,9 @@ impl Facts {
 
     /// Forgets a running call, and says since when it ran.
     fn forget_call(&mut self, proc: Proc, job: &Job) -> Micros {
-        let Some(partition) = self.setup.index_of(&job.partition) else { return self.now };
+        let Some(partition) = self.setup.index_of(&job.partition) else {
+            return self.now;
+        };
         let calls = &mut self.procs[proc].calls;
         let found = calls.iter().position(|call| {
             call.partition == partition
@@ -548,7 +602,11 @@ impl Facts {
         }
         match new {
             Some(record) => {
-                let stored = Stored { key: key.clone(), revision, record: record.clone() };
+                let stored = Stored {
+                    key: key.clone(),
+                    revision,
+                    record: record.clone(),
+                };
                 self.records.insert(key.clone(), stored);
             }
             None => {
@@ -578,7 +636,9 @@ impl Facts {
             });
             return;
         }
-        let Some(holder) = self.holder(id, incarnation) else { return };
+        let Some(holder) = self.holder(id, incarnation) else {
+            return;
+        };
         let Some(session) = self.procs[holder]
             .sessions
             .iter_mut()
@@ -603,7 +663,9 @@ impl Facts {
     fn take_in_action(&mut self, proc: Proc, action: &Action) {
         match action {
             Action::Handle(job) => {
-                let Some(partition) = self.setup.index_of(&job.partition) else { return };
+                let Some(partition) = self.setup.index_of(&job.partition) else {
+                    return;
+                };
                 let started = self.now;
                 self.procs[proc].calls.push(Call {
                     partition,

@@ -220,7 +220,7 @@ impl WriteKind {
     /// The kind of a key, if faults aim at it.
     pub fn of(key: &Key) -> Option<WriteKind> {
         match key {
-            Key::Group => None,
+            Key::Group | Key::Request(_) | Key::Event(_) | Key::Topic(_) => None,
             Key::Leader => Some(WriteKind::Leader),
             Key::Plan => Some(WriteKind::Plan),
             Key::Worker(_) => Some(WriteKind::Worker),

@@ -22,4 +22,5 @@ pub mod regressions;
 pub mod scenario;
 pub mod setup;
 pub mod shrink;
+pub mod strategies;
 pub mod world;

@@ -18,7 +18,10 @@ pub struct Regression {
 
 /// Reads the list.
 pub fn parse(text: &str) -> Result<Vec<Regression>, String> {
-    let lines = text.lines().enumerate().map(|(number, line)| (number + 1, line.trim()));
+    let lines = text
+        .lines()
+        .enumerate()
+        .map(|(number, line)| (number + 1, line.trim()));
     lines
         .filter(|(_, line)| !line.is_empty() && !line.starts_with('#'))
         .map(|(number, line)| parse_line(line).map_err(|why| format!("line {number}: {why}")))
@@ -34,9 +37,18 @@ fn parse_line(line: &str) -> Result<Regression, String> {
         Some((seed, faults)) => (seed, Some(faults.trim())),
         None => (line, None),
     };
-    let faults = faults.map(serde_json::from_str).transpose().map_err(|why| why.to_string())?;
-    let seed = seed.parse().map_err(|_| format!("{seed:?} is not a seed"))?;
-    Ok(Regression { seed, faults, comment: comment.to_owned() })
+    let faults = faults
+        .map(serde_json::from_str)
+        .transpose()
+        .map_err(|why| why.to_string())?;
+    let seed = seed
+        .parse()
+        .map_err(|_| format!("{seed:?} is not a seed"))?;
+    Ok(Regression {
+        seed,
+        faults,
+        comment: comment.to_owned(),
+    })
 }
 
 #[cfg(test)]
@@ -49,9 +61,15 @@ mod tests {
         let text = "# a comment\n\n12\n13 # lost a message\n\
                     14 [{\"at\":5,\"fault\":{\"outage\":{\"length\":7}}}] # went early\n";
         let read = parse(text).expect("it is well-formed");
-        assert_eq!(read.iter().map(|known| known.seed).collect::<Vec<_>>(), [12, 13, 14]);
+        assert_eq!(
+            read.iter().map(|known| known.seed).collect::<Vec<_>>(),
+            [12, 13, 14]
+        );
         assert_eq!(read[1].comment, "lost a message");
-        let faults = vec![Timed { at: 5, fault: Fault::Outage { length: 7 } }];
+        let faults = vec![Timed {
+            at: 5,
+            fault: Fault::Outage { length: 7 },
+        }];
         assert_eq!(read[2].faults, Some(faults));
     }
 

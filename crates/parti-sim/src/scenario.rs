@@ -21,7 +21,10 @@ pub struct Timed {
 /// The faults of this seed, in order of time.
 pub fn of(setup: &Setup) -> Vec<Timed> {
     let mut rng = Rng::new(setup.seed ^ 0x7061_7274_6921_0002);
-    let mut draw = Draw { setup, rng: &mut rng };
+    let mut draw = Draw {
+        setup,
+        rng: &mut rng,
+    };
     let mut faults = match setup.class {
         Class::Mixed => draw.mixed(),
         Class::Handoff => draw.handoff(),
@@ -42,7 +45,12 @@ struct Draw<'a> {
 impl Draw<'_> {
     fn mixed(&mut self) -> Vec<Timed> {
         let count = self.rng.below(13);
-        (0..count).map(|_| Timed { at: self.moment(0), fault: self.any() }).collect()
+        (0..count)
+            .map(|_| Timed {
+                at: self.moment(0),
+                fault: self.any(),
+            })
+            .collect()
     }
 
     /// Membership changes start moves; crashes are armed shortly before, so that they hit a step
@@ -56,11 +64,17 @@ impl Draw<'_> {
             let armed_at = at + self.rng.below(SECOND);
             if self.rng.chance(0.8) {
                 let fault = self.crash_at_write();
-                faults.push(Timed { at: armed_at.min(FAULTS_UNTIL), fault });
+                faults.push(Timed {
+                    at: armed_at.min(FAULTS_UNTIL),
+                    fault,
+                });
             }
             if self.rng.chance(0.3) {
                 let fault = self.any();
-                faults.push(Timed { at: armed_at.min(FAULTS_UNTIL), fault });
+                faults.push(Timed {
+                    at: armed_at.min(FAULTS_UNTIL),
+                    fault,
+                });
             }
             at += self.rng.between(3 * SECOND, 15 * SECOND);
         }
@@ -73,9 +87,16 @@ impl Draw<'_> {
         for _ in 0..count {
             let at = self.moment(5 * SECOND);
             let fault = match self.rng.below(3) {
-                0 => Fault::Stop { machine: self.initial(), restart_after: self.restart(0.6) },
-                1 => Fault::Join { machine: self.spare() },
-                _ => Fault::Refresh { machine: self.initial() },
+                0 => Fault::Stop {
+                    machine: self.initial(),
+                    restart_after: self.restart(0.6),
+                },
+                1 => Fault::Join {
+                    machine: self.spare(),
+                },
+                _ => Fault::Refresh {
+                    machine: self.initial(),
+                },
             };
             faults.push(Timed { at, fault });
         }
@@ -91,15 +112,24 @@ impl Draw<'_> {
             .map(|machine| {
                 let at = (first + gap * machine as u64).min(FAULTS_UNTIL);
                 let fault = if polite {
-                    Fault::Stop { machine, restart_after }
+                    Fault::Stop {
+                        machine,
+                        restart_after,
+                    }
                 } else {
-                    Fault::Crash { machine, restart_after }
+                    Fault::Crash {
+                        machine,
+                        restart_after,
+                    }
                 };
                 Timed { at, fault }
             })
             .collect();
         if self.rng.chance(0.3) {
-            faults.push(Timed { at: self.moment(0), fault: self.any() });
+            faults.push(Timed {
+                at: self.moment(0),
+                fault: self.any(),
+            });
         }
         faults
     }
@@ -114,8 +144,13 @@ impl Draw<'_> {
                     // Shorter than what a lease leaves over after a heartbeat just missed it.
                     length: self.setup.ttl().saturating_sub(2 * self.setup.heartbeat()) / 3,
                 },
-                1 => Fault::ConflictStorm { length: 3 * SECOND, percent: 40 },
-                _ => Fault::Outage { length: self.rng.between(4 * SECOND, 8 * SECOND) },
+                1 => Fault::ConflictStorm {
+                    length: 3 * SECOND,
+                    percent: 40,
+                },
+                _ => Fault::Outage {
+                    length: self.rng.between(4 * SECOND, 8 * SECOND),
+                },
             };
             faults.push(Timed { at, fault });
             at += self.rng.between(12 * SECOND, 20 * SECOND);
@@ -128,7 +163,9 @@ impl Draw<'_> {
         let fault = if self.rng.chance(0.5) {
             Fault::ReplaceStore
         } else {
-            Fault::RollBackStore { writes: self.rng.between(1, 200) }
+            Fault::RollBackStore {
+                writes: self.rng.between(1, 200),
+            }
         };
         vec![Timed { at, fault }]
     }
@@ -141,29 +178,68 @@ impl Draw<'_> {
     fn any(&mut self) -> Fault {
         let machine = self.machine();
         match self.rng.below(30) {
-            0..=2 => Fault::Crash { machine, restart_after: self.restart(0.8) },
-            3..=5 => Fault::Pause { machine, length: self.pause() },
-            6 => Fault::Suspend { machine, length: self.pause() },
+            0..=2 => Fault::Crash {
+                machine,
+                restart_after: self.restart(0.8),
+            },
+            3..=5 => Fault::Pause {
+                machine,
+                length: self.pause(),
+            },
+            6 => Fault::Suspend {
+                machine,
+                length: self.pause(),
+            },
             7..=8 => self.membership(),
-            9 => Fault::Twin { machine: self.initial() },
+            9 => Fault::Twin {
+                machine: self.initial(),
+            },
             10..=11 => self.crash_at_write(),
-            12..=13 => Fault::Outage { length: self.rng.between(4 * SECOND, 8 * SECOND) },
-            14..=15 => Fault::Partition { machine, length: self.span() },
-            16 => Fault::SlowStore { machine, length: self.span(), delay: self.rng.between(100 * MILLI, 2 * SECOND) },
-            17..=18 => Fault::LossyStore { machine, length: self.span(), percent: self.percent() },
+            12..=13 => Fault::Outage {
+                length: self.rng.between(4 * SECOND, 8 * SECOND),
+            },
+            14..=15 => Fault::Partition {
+                machine,
+                length: self.span(),
+            },
+            16 => Fault::SlowStore {
+                machine,
+                length: self.span(),
+                delay: self.rng.between(100 * MILLI, 2 * SECOND),
+            },
+            17..=18 => Fault::LossyStore {
+                machine,
+                length: self.span(),
+                percent: self.percent(),
+            },
             19..=20 => Fault::LateWrites {
                 machine,
                 length: self.span(),
                 percent: self.percent(),
                 by: self.rng.between(10 * MILLI, 8 * SECOND),
             },
-            21 => Fault::StaleReads { machine, length: self.rng.between(SECOND, 45 * SECOND) },
-            22 => Fault::ConflictStorm { length: self.span(), percent: self.percent() },
-            23 => Fault::BreakWatches { machine, gap: self.rng.between(50 * MILLI, 5 * SECOND) },
+            21 => Fault::StaleReads {
+                machine,
+                length: self.rng.between(SECOND, 45 * SECOND),
+            },
+            22 => Fault::ConflictStorm {
+                length: self.span(),
+                percent: self.percent(),
+            },
+            23 => Fault::BreakWatches {
+                machine,
+                gap: self.rng.between(50 * MILLI, 5 * SECOND),
+            },
             24 => self.watch_trouble(machine),
-            25..=26 => Fault::SourceDown { machine, length: self.rng.between(50 * MILLI, 6 * SECOND) },
+            25..=26 => Fault::SourceDown {
+                machine,
+                length: self.rng.between(50 * MILLI, 6 * SECOND),
+            },
             27 => Fault::ConsumerLeaderChange { machine },
-            28 => Fault::LaggingReplica { length: self.span(), behind: self.rng.between(1, 50) },
+            28 => Fault::LaggingReplica {
+                length: self.span(),
+                behind: self.rng.between(1, 50),
+            },
             _ => self.rest(machine),
         }
     }
@@ -173,7 +249,11 @@ impl Draw<'_> {
         if self.rng.chance(0.5) {
             Fault::DuplicateWatches { machine, length }
         } else {
-            Fault::DelayWatches { machine, length, delay: self.rng.between(100 * MILLI, 5 * SECOND) }
+            Fault::DelayWatches {
+                machine,
+                length,
+                delay: self.rng.between(100 * MILLI, 5 * SECOND),
+            }
         }
     }
 
@@ -191,9 +271,17 @@ impl Draw<'_> {
 
     fn membership(&mut self) -> Fault {
         match self.rng.below(5) {
-            0..=1 => Fault::Join { machine: self.spare() },
-            2 => Fault::Crash { machine: self.machine(), restart_after: self.restart(0.8) },
-            _ => Fault::Stop { machine: self.machine(), restart_after: self.restart(0.7) },
+            0..=1 => Fault::Join {
+                machine: self.spare(),
+            },
+            2 => Fault::Crash {
+                machine: self.machine(),
+                restart_after: self.restart(0.8),
+            },
+            _ => Fault::Stop {
+                machine: self.machine(),
+                restart_after: self.restart(0.7),
+            },
         }
     }
 
@@ -263,7 +351,10 @@ mod tests {
         for seed in 0..200 {
             let first = of(&Setup::of(seed));
             assert_eq!(first, of(&Setup::of(seed)));
-            assert!(first.iter().all(|timed| timed.at <= FAULTS_UNTIL), "seed {seed}");
+            assert!(
+                first.iter().all(|timed| timed.at <= FAULTS_UNTIL),
+                "seed {seed}"
+            );
             assert!(first.is_sorted_by_key(|timed| timed.at));
         }
     }

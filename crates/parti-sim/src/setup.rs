@@ -125,24 +125,51 @@ impl Setup {
         let machines = draw_machines(&mut rng, initial);
         let config = draw_config(&mut rng, class, initial as u64);
         let killers = u64::from(matches!(class, Class::Mixed) && rng.chance(0.1));
-        let slow = if class != Class::Outage && rng.chance(0.3) { 0.01 } else { 0.0 };
+        let slow = if class != Class::Outage && rng.chance(0.3) {
+            0.01
+        } else {
+            0.0
+        };
         let traffic = Traffic {
             messages: rng.between(60, 400),
-            backlog: if rng.chance(0.4) { rng.between(1, 60) } else { 0 },
+            backlog: if rng.chance(0.4) {
+                rng.between(1, 60)
+            } else {
+                0
+            },
             keys: rng.between(1, 5),
             failing: if rng.chance(0.5) { 0.03 } else { 0.0 },
             poison: if rng.chance(0.3) { 0.01 } else { 0.0 },
             slow,
             killers,
         };
-        let slowest = if rng.chance(0.3) { 200 * MILLI } else { 20 * MILLI };
-        let handlers = Handlers { fastest: 0, slowest };
-        Setup { seed, class, config, source, partitions, machines, initial, traffic, handlers }
+        let slowest = if rng.chance(0.3) {
+            200 * MILLI
+        } else {
+            20 * MILLI
+        };
+        let handlers = Handlers {
+            fastest: 0,
+            slowest,
+        };
+        Setup {
+            seed,
+            class,
+            config,
+            source,
+            partitions,
+            machines,
+            initial,
+            traffic,
+            handlers,
+        }
     }
 
     /// The index of a partition.
     pub fn index_of(&self, id: &PartitionId) -> Option<usize> {
-        self.partitions.binary_search_by(|partition| partition.id.cmp(id)).ok()
+        self.partitions
+            .binary_search_by(|partition| partition.id.cmp(id))
+            .ok()
     }
 
     /// The lease of a session, in microseconds.
@@ -166,7 +193,12 @@ impl Setup {
             + micros(config.leaderless.claim_interval + config.leaderless.grace_period) * 3;
         let handoff = 2 * micros(config.handoff.prepare_timeout);
         let ids = micros(config.worker_id_ttl);
-        let backoff: Micros = config.jetstream.retry_backoff.iter().map(|wait| micros(*wait)).sum();
+        let backoff: Micros = config
+            .jetstream
+            .retry_backoff
+            .iter()
+            .map(|wait| micros(*wait))
+            .sum();
         let retries = u64::from(config.jetstream.max_deliver) * (backoff + 25 * SECOND);
         let rounds = 1 + self.traffic.killers * (u64::from(config.jetstream.max_deliver) + 3);
         60 * SECOND + rounds * (detection + windows + handoff + ids) + retries
@@ -195,7 +227,11 @@ fn draw_partitions(rng: &mut Rng) -> Arc<[Partition]> {
     let mut draw = |number: u64| {
         let name = format!("p{number:02}");
         let weight = if weighted { rng.between(1, 5) } else { 1 };
-        Partition { id: PartitionId::new(&name), keys: vec![name], weight }
+        Partition {
+            id: PartitionId::new(&name),
+            keys: vec![name],
+            weight,
+        }
     };
     (0..count).map(&mut draw).collect()
 }
@@ -205,12 +241,17 @@ fn draw_machines(rng: &mut Rng, initial: usize) -> Vec<Machine> {
     let spare = rng.between(1, 3) as usize;
     let preferring = rng.chance(0.4);
     let skewed = rng.chance(0.6);
+    let together = rng.chance(0.5);
     (0..initial + spare)
         .map(|number| Machine {
             preferred: preferring.then_some(number as u64),
-            ppm: if skewed { rng.between(0, 40_000) as i64 - 20_000 } else { 0 },
+            ppm: if skewed {
+                rng.between(0, 40_000) as i64 - 20_000
+            } else {
+                0
+            },
             offset: rng.between(1, 1_000_000 * SECOND),
-            starts_at: rng.below(if rng.chance(0.5) { 200 * MILLI } else { 5 * SECOND }),
+            starts_at: rng.below(if together { 200 * MILLI } else { 5 * SECOND }),
         })
         .collect()
 }
@@ -224,21 +265,27 @@ fn draw_config(rng: &mut Rng, class: Class, workers: u64) -> Config {
     config.worker_id_ttl = ttl * 2 + ttl.mul_f64(3.0 * rng.unit());
     config.cold_start_window = Duration::from_millis(rng.between(0, 10_000));
     config.planned_scale_window = Duration::from_millis(rng.between(0, 10_000));
-    config.settle_time =
-        rng.chance(0.5).then(|| Duration::from_millis(rng.between(200, 4_000)));
+    config.settle_time = rng
+        .chance(0.5)
+        .then(|| Duration::from_millis(rng.between(200, 4_000)));
     config.expected_workers = rng.chance(0.2).then_some(workers);
     config.restart_detection_ratio = 0.3 + 0.6 * rng.unit();
     config.operation_timeout = Duration::from_millis(rng.between(1_000, 5_000));
     config.shutdown_timeout = Duration::from_millis(rng.between(5_000, 15_000));
     config.checkpoint_flush_interval = Duration::from_millis(rng.between(200, 5_000));
-    config.coordination =
-        if rng.chance(0.75) { Coordination::Leader } else { Coordination::Leaderless };
+    config.coordination = if rng.chance(0.75) {
+        Coordination::Leader
+    } else {
+        Coordination::Leaderless
+    };
     config.leaderless.heartbeat = heartbeat;
     config.leaderless.lease_ttl = ttl;
     config.leaderless.claim_interval = Duration::from_millis(rng.between(500, 3_000));
     config.leaderless.grace_period = Duration::from_millis(rng.between(200, 1_000));
     config.strategy = match rng.below(10) {
-        0..=4 => StrategyChoice::ConsistentHash { virtual_nodes: rng.between(10, 60) as u32 },
+        0..=4 => StrategyChoice::ConsistentHash {
+            virtual_nodes: rng.between(10, 60) as u32,
+        },
         5..=6 => StrategyChoice::RoundRobin,
         _ => StrategyChoice::FairShare,
     };
@@ -271,12 +318,17 @@ fn draw_config(rng: &mut Rng, class: Class, workers: u64) -> Config {
 
 fn draw_jetstream(rng: &mut Rng, config: &mut Config) {
     let jetstream = &mut config.jetstream;
-    jetstream.ack = if rng.chance(0.75) { AckMode::Explicit } else { AckMode::None };
+    jetstream.ack = if rng.chance(0.75) {
+        AckMode::Explicit
+    } else {
+        AckMode::None
+    };
     jetstream.ack_wait = Duration::from_millis(rng.between(2_000, 10_000));
     jetstream.max_ack_pending = rng.between(16, 200) as u32;
     jetstream.max_deliver = rng.between(2, 4) as u32;
-    jetstream.retry_backoff =
-        (0..rng.between(1, 3)).map(|_| Duration::from_millis(rng.between(50, 1_500))).collect();
+    jetstream.retry_backoff = (0..rng.between(1, 3))
+        .map(|_| Duration::from_millis(rng.between(50, 1_500)))
+        .collect();
     jetstream.min_update_interval = Duration::from_millis(rng.between(20, 500));
     jetstream.reconcile_interval = Duration::from_millis(rng.between(3_000, 20_000));
     jetstream.initial_batch = rng.between(1, 50) as u32;

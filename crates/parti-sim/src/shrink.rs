@@ -14,14 +14,21 @@ const EFFORT: u32 = 200;
 pub fn shrink(setup: &Arc<Setup>, faults: &[Timed]) -> (Vec<Timed>, Outcome) {
     let mut smallest = faults.to_vec();
     let mut outcome = world::run(setup, &smallest, false);
-    let Some(broken) = outcome.violation.as_ref().map(|violation| violation.invariant) else {
+    let Some(broken) = outcome
+        .violation
+        .as_ref()
+        .map(|violation| violation.invariant)
+    else {
         return (smallest, outcome);
     };
     let mut effort = EFFORT;
     let mut attempt = |candidate: &[Timed]| -> Option<Outcome> {
         effort = effort.checked_sub(1)?;
         let tried = world::run(setup, candidate, false);
-        let same = tried.violation.as_ref().is_some_and(|violation| violation.invariant == broken);
+        let same = tried
+            .violation
+            .as_ref()
+            .is_some_and(|violation| violation.invariant == broken);
         same.then_some(tried)
     };
     // Halves, then quarters, down to single faults.
@@ -44,7 +51,9 @@ pub fn shrink(setup: &Arc<Setup>, faults: &[Timed]) -> (Vec<Timed>, Outcome) {
     for number in 0..smallest.len() {
         loop {
             let mut candidate = smallest.clone();
-            let Some(length) = candidate[number].fault.length_mut() else { break };
+            let Some(length) = candidate[number].fault.length_mut() else {
+                break;
+            };
             *length /= 2;
             if *length < 10 * MILLI {
                 break;

@@ -17,7 +17,13 @@ fn the_first_seeds_break_no_promise() {
     let broken: Vec<String> = tally
         .failures
         .iter()
-        .filter_map(|outcome| Some(format!("seed {}: {}", outcome.seed, outcome.violation.as_ref()?)))
+        .filter_map(|outcome| {
+            Some(format!(
+                "seed {}: {}",
+                outcome.seed,
+                outcome.violation.as_ref()?
+            ))
+        })
         .collect();
     assert!(broken.is_empty(), "{}", broken.join("\n"));
     assert_eq!(tally.seeds, SEEDS);
@@ -31,7 +37,10 @@ fn what_failed_once_does_not_fail_again() {
         let faults = regression.faults.unwrap_or_else(|| scenario::of(&setup));
         let outcome = world::run(&setup, &faults, false);
         if let Some(violation) = outcome.violation {
-            panic!("seed {} ({}): {violation}", regression.seed, regression.comment);
+            panic!(
+                "seed {} ({}): {violation}",
+                regression.seed, regression.comment
+            );
         }
     }
 }

@@ -28,6 +28,9 @@ pub fn main(arguments: &[String]) -> ExitCode {
         "run" => run::run(rest),
         "replay" => replay::run(rest),
         "planted" => planted::run(rest),
+        "strategies" => {
+            crate::strategies::run(&mut std::io::stdout().lock()).map_err(|why| why.to_string())
+        }
         "help" | "--help" | "-h" => {
             print!("{USAGE}");
             Ok(true)
@@ -52,7 +55,10 @@ struct Arguments<'a> {
 
 impl<'a> Arguments<'a> {
     fn of(arguments: &'a [String], known: &[&str]) -> Result<Self, String> {
-        let mut parsed = Arguments { options: Vec::new(), rest: Vec::new() };
+        let mut parsed = Arguments {
+            options: Vec::new(),
+            rest: Vec::new(),
+        };
         let mut words = arguments.iter().map(String::as_str);
         while let Some(word) = words.next() {
             let Some(name) = word.strip_prefix("--") else {
@@ -62,14 +68,19 @@ impl<'a> Arguments<'a> {
             if !known.contains(&name) {
                 return Err(format!("there is no option --{name}"));
             }
-            let value = words.next().ok_or_else(|| format!("--{name} wants a value"))?;
+            let value = words
+                .next()
+                .ok_or_else(|| format!("--{name} wants a value"))?;
             parsed.options.push((name, value));
         }
         Ok(parsed)
     }
 
     fn text(&self, name: &str) -> Option<&'a str> {
-        self.options.iter().rfind(|(known, _)| *known == name).map(|(_, value)| *value)
+        self.options
+            .iter()
+            .rfind(|(known, _)| *known == name)
+            .map(|(_, value)| *value)
     }
 
     fn number(&self, name: &str) -> Result<Option<u64>, String> {
@@ -78,7 +89,9 @@ impl<'a> Arguments<'a> {
 }
 
 fn number(name: &str, text: &str) -> Result<u64, String> {
-    text.replace('_', "").parse().map_err(|_| format!("{name}: {text:?} is not a number"))
+    text.replace('_', "")
+        .parse()
+        .map_err(|_| format!("{name}: {text:?} is not a number"))
 }
 
 /// How many threads to use if nobody says.

@@ -14,7 +14,15 @@ pub(super) fn run(arguments: &[String]) -> Result<bool, String> {
         .join("planted");
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let status = Command::new(cargo)
-        .args(["run", "--release", "--quiet", "-p", "parti-sim", "--", "planted"])
+        .args([
+            "run",
+            "--release",
+            "--quiet",
+            "-p",
+            "parti-sim",
+            "--",
+            "planted",
+        ])
         .args(arguments)
         .current_dir(&root)
         .env("CARGO_TARGET_DIR", target)
@@ -49,7 +57,11 @@ pub(super) fn run(arguments: &[String]) -> Result<bool, String> {
         rows.push(caught.is_some());
     }
     let escaped = rows.iter().filter(|caught| !**caught).count();
-    println!("{} bugs planted, {} caught, {escaped} escaped", rows.len(), rows.len() - escaped);
+    println!(
+        "{} bugs planted, {} caught, {escaped} escaped",
+        rows.len(),
+        rows.len() - escaped
+    );
     Ok(escaped == 0)
 }
 
@@ -63,7 +75,10 @@ fn catch(most: u64) -> Option<(u64, &'static str)> {
     while from < most {
         let tally = campaign::run(from, step.min(most - from), super::all_cores(), usize::MAX);
         if let Some(first) = tally.failures.first() {
-            let by = first.violation.as_ref().map_or("", |violation| violation.invariant);
+            let by = first
+                .violation
+                .as_ref()
+                .map_or("", |violation| violation.invariant);
             return Some((first.seed + 1, by));
         }
         from += step;

@@ -10,7 +10,9 @@ use crate::world;
 
 pub(super) fn run(arguments: &[String]) -> Result<bool, String> {
     let arguments = Arguments::of(arguments, &["faults"])?;
-    let [seed] = arguments.rest[..] else { return Err("replay wants one SEED".into()) };
+    let [seed] = arguments.rest[..] else {
+        return Err("replay wants one SEED".into());
+    };
     let setup = Arc::new(Setup::of(number("SEED", seed)?));
     let faults: Vec<Timed> = match arguments.text("faults") {
         Some(json) => serde_json::from_str(json).map_err(|why| format!("--faults: {why}"))?,
@@ -30,20 +32,34 @@ fn describe(setup: &Setup, faults: &[Timed], outcome: &world::Outcome) -> String
         text.push_str(&words);
         text.push('\n');
     };
-    line(format!("seed {}: {:?}, {:?}", setup.seed, setup.class, setup.source));
+    line(format!(
+        "seed {}: {:?}, {:?}",
+        setup.seed, setup.class, setup.source
+    ));
     line(format!("{:#?}", setup.config));
     line(format!("{:?}", setup.traffic));
-    line(format!("{} machines run at first, {} partitions", setup.initial, setup.partitions.len()));
+    line(format!(
+        "{} machines run at first, {} partitions",
+        setup.initial,
+        setup.partitions.len()
+    ));
     for (number, machine) in setup.machines.iter().enumerate() {
         line(format!("machine {number}: {machine:?}"));
     }
     for timed in faults {
-        line(format!("fault at {:.6} s: {:?}", timed.at as f64 / 1e6, timed.fault));
+        line(format!(
+            "fault at {:.6} s: {:?}",
+            timed.at as f64 / 1e6,
+            timed.fault
+        ));
     }
     for step in &outcome.lines {
         line(step.clone());
     }
-    line(format!("{} steps, trace hash {:016x}", outcome.steps, outcome.hash));
+    line(format!(
+        "{} steps, trace hash {:016x}",
+        outcome.steps, outcome.hash
+    ));
     match &outcome.violation {
         Some(violation) => line(format!("VIOLATION: {violation}")),
         None => line("no violation".into()),

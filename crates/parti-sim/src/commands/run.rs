@@ -22,7 +22,9 @@ pub(super) fn run(arguments: &[String]) -> Result<bool, String> {
     }
     let seeds = arguments.number("seeds")?.ok_or("run wants --seeds N")?;
     let from = arguments.number("from")?.unwrap_or(0);
-    let jobs = arguments.number("jobs")?.map_or_else(all_cores, |jobs| jobs as usize);
+    let jobs = arguments
+        .number("jobs")?
+        .map_or_else(all_cores, |jobs| jobs as usize);
     let begun = Instant::now();
     let tally = campaign::run(from, seeds, jobs, FAILURES_AT_MOST);
     let seconds = begun.elapsed().as_secs_f64();
@@ -31,7 +33,11 @@ pub(super) fn run(arguments: &[String]) -> Result<bool, String> {
     }
     for outcome in tally.failures.iter().skip(SHRINK_AT_MOST) {
         if let Some(violation) = &outcome.violation {
-            println!("seed {}: {violation}\n  {}", outcome.seed, replay_command(outcome.seed));
+            println!(
+                "seed {}: {violation}\n  {}",
+                outcome.seed,
+                replay_command(outcome.seed)
+            );
         }
     }
     print_tally(&tally, seconds);
@@ -52,7 +58,11 @@ fn explain(seed: u64) {
     };
     println!("seed {seed}: {violation}");
     println!("  {}", replay_command(seed));
-    println!("  {} of {} faults are enough:", smallest.len(), faults.len());
+    println!(
+        "  {} of {} faults are enough:",
+        smallest.len(),
+        faults.len()
+    );
     for timed in &smallest {
         println!("    {:>9.6} s {:?}", timed.at as f64 / 1e6, timed.fault);
     }
@@ -63,11 +73,21 @@ fn explain(seed: u64) {
 
 fn print_tally(tally: &Tally, seconds: f64) {
     let hours = tally.simulated as f64 / SECOND as f64 / 3600.0;
-    println!("simulated: {hours:.1} hours in {seconds:.1} s, {} steps", tally.steps);
-    println!("speed: {:.0} seeds/s", tally.seeds as f64 / seconds.max(1e-9));
+    println!(
+        "simulated: {hours:.1} hours in {seconds:.1} s, {} steps",
+        tally.steps
+    );
+    println!(
+        "speed: {:.0} seeds/s",
+        tally.seeds as f64 / seconds.max(1e-9)
+    );
     let faults: u64 = tally.faults.iter().sum();
     println!("faults injected: {faults}");
-    for (kind, count) in KINDS.iter().zip(tally.faults).filter(|(_, count)| *count > 0) {
+    for (kind, count) in KINDS
+        .iter()
+        .zip(tally.faults)
+        .filter(|(_, count)| *count > 0)
+    {
         println!("  {count:>9} {kind}");
     }
     println!("{} seeds, {} violations", tally.seeds, tally.failures.len());

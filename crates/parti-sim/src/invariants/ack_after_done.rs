@@ -26,14 +26,26 @@ impl Invariant for AckAfterDone {
             return Ok(());
         }
         match seen {
-            Seen::Delivered { proc, sequence, partition, offset } => {
-                self.deliveries.insert((*proc, *sequence), (*partition, *offset));
+            Seen::Delivered {
+                proc,
+                sequence,
+                partition,
+                offset,
+            } => {
+                self.deliveries
+                    .insert((*proc, *sequence), (*partition, *offset));
                 Ok(())
             }
-            Seen::Acted { proc, action: Action::Source(SourceRequest::Ack { deliveries }), .. } => {
+            Seen::Acted {
+                proc,
+                action: Action::Source(SourceRequest::Ack { deliveries }),
+                ..
+            } => {
                 for sequence in deliveries {
                     let Some((partition, offset)) = self.deliveries.get(&(*proc, *sequence)) else {
-                        return Err(format!("process {proc} acked {sequence}, never delivered to it"));
+                        return Err(format!(
+                            "process {proc} acked {sequence}, never delivered to it"
+                        ));
                     };
                     let message = facts.partitions[*partition].message(*offset);
                     if message.is_some_and(|message| !message.is_done()) {
@@ -56,7 +68,9 @@ mod tests {
     use crate::invariants::bench::{Bench, plain_setup};
 
     fn ack(deliveries: &[u64]) -> Action {
-        Action::Source(SourceRequest::Ack { deliveries: deliveries.to_vec() })
+        Action::Source(SourceRequest::Ack {
+            deliveries: deliveries.to_vec(),
+        })
     }
 
     #[test]
@@ -67,7 +81,14 @@ mod tests {
         bench.start(1);
         bench.publish("p00", &[1, 2]);
         for (sequence, offset) in [(1, Offset(1)), (2, Offset(2))] {
-            bench.see(Seen::Delivered { proc: 0, sequence, partition: 0, offset }).expect("fine");
+            bench
+                .see(Seen::Delivered {
+                    proc: 0,
+                    sequence,
+                    partition: 0,
+                    offset,
+                })
+                .expect("fine");
         }
         bench.handle(0, "p00", 1).expect("fine");
         bench.done(0, "p00", 1);

@@ -23,9 +23,16 @@ impl Invariant for AssignmentOrder {
 
     fn see(&mut self, _facts: &Facts, seen: &Seen<'_>) -> Verdict {
         match seen {
-            Seen::Acted { proc, action: Action::Report(report), .. } => {
-                let Report::Assigned { version, term, .. } = report else { return Ok(()) };
-                let (last_term, last_version) = self.accepted.get(proc).copied().unwrap_or_default();
+            Seen::Acted {
+                proc,
+                action: Action::Report(report),
+                ..
+            } => {
+                let Report::Assigned { version, term, .. } = report else {
+                    return Ok(());
+                };
+                let (last_term, last_version) =
+                    self.accepted.get(proc).copied().unwrap_or_default();
                 if *term < last_term || *version < last_version {
                     return Err(format!(
                         "process {proc} accepted version {version} of term {term} after version \
@@ -35,8 +42,16 @@ impl Invariant for AssignmentOrder {
                 self.accepted.insert(*proc, (*term, *version));
                 Ok(())
             }
-            Seen::Wrote { proc, key, old: Some(old), new: Some(Record::Assignment(after)), .. } => {
-                let Record::Assignment(before) = &old.record else { return Ok(()) };
+            Seen::Wrote {
+                proc,
+                key,
+                old: Some(old),
+                new: Some(Record::Assignment(after)),
+                ..
+            } => {
+                let Record::Assignment(before) = &old.record else {
+                    return Ok(());
+                };
                 if after.term >= before.term && after.version > before.version {
                     return Ok(());
                 }

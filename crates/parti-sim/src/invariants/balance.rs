@@ -18,14 +18,18 @@ impl Invariant for Balance {
     }
 
     fn settled(&self, facts: &Facts) -> Verdict {
-        let mut loads: BTreeMap<&WorkerId, (u64, u64)> =
-            facts.members().map(|(_, session)| (&session.id, (0, 0))).collect();
+        let mut loads: BTreeMap<&WorkerId, (u64, u64)> = facts
+            .members()
+            .map(|(_, session)| (&session.id, (0, 0)))
+            .collect();
         let workers = loads.len() as u64;
         if workers == 0 {
             return Err("nobody is there".into());
         }
         for partition in facts.setup.partitions.iter() {
-            let owner = facts.partition_record(&partition.id).and_then(|record| record.owner.as_ref());
+            let owner = facts
+                .partition_record(&partition.id)
+                .and_then(|record| record.owner.as_ref());
             if let Some((id, _)) = owner
                 && let Some((weight, count)) = loads.get_mut(id)
             {
@@ -33,10 +37,19 @@ impl Invariant for Balance {
                 *count += 1;
             }
         }
-        let all = facts.setup.partitions.iter().map(|partition| partition.weight);
+        let all = facts
+            .setup
+            .partitions
+            .iter()
+            .map(|partition| partition.weight);
         let (total, heaviest) = (all.clone().sum::<u64>(), all.max().unwrap_or(0));
         // Moves that merely mend balance are held back by the threshold.
-        let threshold = facts.setup.config.assignment.min_rebalance_threshold.max(0.25);
+        let threshold = facts
+            .setup
+            .config
+            .assignment
+            .min_rebalance_threshold
+            .max(0.25);
         let mean = total as f64 / workers as f64;
         let allowed = mean * (1.0 + threshold) + 2.0 * heaviest as f64;
         let plenty = match facts.setup.config.strategy {
@@ -45,7 +58,9 @@ impl Invariant for Balance {
         };
         for (id, (weight, count)) in &loads {
             if *weight as f64 > allowed {
-                return Err(format!("{id} carries {weight} where the mean is {mean:.1}: {loads:?}"));
+                return Err(format!(
+                    "{id} carries {weight} where the mean is {mean:.1}: {loads:?}"
+                ));
             }
             if *count == 0 && facts.setup.partitions.len() as u64 >= plenty {
                 return Err(format!("{id} has nothing to do: {loads:?}"));

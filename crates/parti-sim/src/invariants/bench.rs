@@ -4,7 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parti_core::config::{Coordination, Ordering, StrategyChoice};
-use parti_core::ids::{Epoch, Incarnation, Nonce, Offset, PartitionId, Revision, Version, WorkerId};
+use parti_core::ids::{
+    Epoch, Incarnation, Nonce, Offset, PartitionId, Revision, Term, Version, WorkerId,
+};
 use parti_core::io::{HandlerResult, Job, Message, SourceKind, Stored};
 use parti_core::key::Key;
 use parti_core::partition::Partition;
@@ -54,7 +56,10 @@ pub(crate) fn plain_setup() -> Setup {
         weight: 1,
         id: PartitionId::new(name),
     };
-    setup.partitions = ["p00", "p01", "p02", "p03"].map(partition).into_iter().collect();
+    setup.partitions = ["p00", "p01", "p02", "p03"]
+        .map(partition)
+        .into_iter()
+        .collect();
     setup
 }
 
@@ -64,7 +69,12 @@ impl<I: Invariant> Bench<I> {
     }
 
     pub fn with(invariant: I, setup: Setup) -> Self {
-        Self { invariant, facts: Facts::new(Arc::new(setup)), now: 1_000_000, revision: 0 }
+        Self {
+            invariant,
+            facts: Facts::new(Arc::new(setup)),
+            now: 1_000_000,
+            revision: 0,
+        }
     }
 
     pub fn see(&mut self, seen: Seen<'_>) -> Verdict {
@@ -76,7 +86,8 @@ impl<I: Invariant> Bench<I> {
     /// Starts so many processes, each on a machine of its own.
     pub fn start(&mut self, count: usize) {
         for machine in 0..count {
-            self.see(Seen::Started { machine }).expect("a start breaks nothing");
+            self.see(Seen::Started { machine })
+                .expect("a start breaks nothing");
         }
     }
 
@@ -110,9 +121,17 @@ impl<I: Invariant> Bench<I> {
         edit: impl FnOnce(&mut PartitionRecord),
     ) -> Verdict {
         let id = PartitionId::new(id);
-        let mut record = self.facts.partition_record(&id).cloned().unwrap_or_default();
+        let mut record = self
+            .facts
+            .partition_record(&id)
+            .cloned()
+            .unwrap_or_default();
         edit(&mut record);
-        self.write(proc, Key::Partition(id), Some(Record::Partition(Arc::new(record))))
+        self.write(
+            proc,
+            Key::Partition(id),
+            Some(Record::Partition(Arc::new(record))),
+        )
     }
 
     pub fn take(&mut self, proc: Proc, id: &str, session: &Session, epoch: u64) -> Verdict {
@@ -127,7 +146,8 @@ impl<I: Invariant> Bench<I> {
     pub fn claim(&mut self, proc: Proc, id: &str) -> Session {
         let id = WorkerId::new(id);
         let incarnation = Incarnation(self.revision + 1);
-        self.try_claim(proc, id.as_str()).expect("the claim is fine");
+        self.try_claim(proc, id.as_str())
+            .expect("the claim is fine");
         Session { id, incarnation }
     }
 
@@ -137,15 +157,21 @@ impl<I: Invariant> Bench<I> {
             beat: 0,
             status: SessionStatus::Live,
             state: 1,
+            term: Term(0),
             released: Version(0),
             applied: Version(0),
             ready: Ready::default(),
             blocked_by: Vec::new(),
             load: 0,
             degraded: None,
+            partitions: 0,
             nonce: Nonce(0),
         };
-        self.write(proc, Key::Worker(WorkerId::new(id)), Some(Record::Worker(Arc::new(record))))
+        self.write(
+            proc,
+            Key::Worker(WorkerId::new(id)),
+            Some(Record::Worker(Arc::new(record))),
+        )
     }
 
     /// Writes a session record as it is, with a change.
@@ -155,7 +181,10 @@ impl<I: Invariant> Bench<I> {
         session: &Session,
         edit: impl FnOnce(&mut WorkerRecord),
     ) -> Verdict {
-        let (record, incarnation) = self.facts.session_record(&session.id).expect("claimed before");
+        let (record, incarnation) = self
+            .facts
+            .session_record(&session.id)
+            .expect("claimed before");
         let mut record = record.clone();
         record.incarnation = Some(incarnation);
         record.beat += 1;
@@ -168,20 +197,41 @@ impl<I: Invariant> Bench<I> {
         let partition = self.index(id);
         for offset in offsets {
             let offset = Offset(*offset);
-            let seen = Seen::Published { partition, offset, key: offset.0 % 2, killer: false };
+            let seen = Seen::Published {
+                partition,
+                offset,
+                key: offset.0 % 2,
+                killer: false,
+            };
             self.see(seen).expect("a message breaks nothing");
         }
     }
 
     pub fn job(&self, id: &str, offset: u64) -> Job {
         let partition = PartitionId::new(id);
-        let epoch = self.facts.partition_record(&partition).map_or(Epoch(0), |record| record.epoch);
-        let message = Message { offset: Offset(offset), key: offset % 2, size: 1 };
-        Job { partition, epoch, message, attempt: 1 }
+        let epoch = self
+            .facts
+            .partition_record(&partition)
+            .map_or(Epoch(0), |record| record.epoch);
+        let message = Message {
+            offset: Offset(offset),
+            key: offset % 2,
+            size: 1,
+        };
+        Job {
+            partition,
+            epoch,
+            message,
+            attempt: 1,
+        }
     }
 
     pub fn act(&mut self, proc: Proc, action: Action) -> Verdict {
-        self.see(Seen::Acted { proc, local: Time(self.now), action: &action })
+        self.see(Seen::Acted {
+            proc,
+            local: Time(self.now),
+            action: &action,
+        })
     }
 
     pub fn report(&mut self, proc: Proc, report: Report) -> Verdict {
@@ -195,21 +245,31 @@ impl<I: Invariant> Bench<I> {
 
     pub fn end_call(&mut self, proc: Proc, id: &str, offset: u64, reported: bool) -> Verdict {
         let job = self.job(id, offset);
-        self.see(Seen::CallEnded { proc, job: &job, result: &HandlerResult::Done, reported })
+        self.see(Seen::CallEnded {
+            proc,
+            job: &job,
+            result: &HandlerResult::Done,
+            reported,
+        })
     }
 
     pub fn done(&mut self, proc: Proc, id: &str, offset: u64) {
-        self.end_call(proc, id, offset, true).expect("an end of a call breaks nothing");
+        self.end_call(proc, id, offset, true)
+            .expect("an end of a call breaks nothing");
     }
 
     pub fn dead_letter(&mut self, id: &str, offset: u64) {
         let partition = self.index(id);
-        let seen = Seen::DeadLettered { partition, offset: Offset(offset) };
+        let seen = Seen::DeadLettered {
+            partition,
+            offset: Offset(offset),
+        };
         self.see(seen).expect("a dead letter breaks nothing");
     }
 
     pub fn crash(&mut self, proc: Proc) {
-        self.see(Seen::Crashed { proc }).expect("a crash breaks nothing");
+        self.see(Seen::Crashed { proc })
+            .expect("a crash breaks nothing");
     }
 
     pub fn settled(&self) -> Verdict {
@@ -217,6 +277,9 @@ impl<I: Invariant> Bench<I> {
     }
 
     fn index(&self, id: &str) -> usize {
-        self.facts.setup.index_of(&PartitionId::new(id)).expect("a partition of the bench")
+        self.facts
+            .setup
+            .index_of(&PartitionId::new(id))
+            .expect("a partition of the bench")
     }
 }

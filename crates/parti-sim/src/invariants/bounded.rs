@@ -37,7 +37,12 @@ impl Invariant for Bounded {
 
     fn see(&mut self, facts: &Facts, seen: &Seen<'_>) -> Verdict {
         match seen {
-            Seen::Wrote { proc, old: None, key, .. } => {
+            Seen::Wrote {
+                proc,
+                old: None,
+                key,
+                ..
+            } => {
                 if let Some(session) = facts.procs[*proc].session()
                     && !self.ids.contains(&session.id)
                 {
@@ -71,14 +76,20 @@ impl Bounded {
                 under.requests += 1;
                 let allowed = REQUESTS + 2 * (facts.partitions.len() + facts.setup.machines.len());
                 if under.requests > allowed {
-                    return Err(format!("process {proc} has {} requests under way", under.requests));
+                    return Err(format!(
+                        "process {proc} has {} requests under way",
+                        under.requests
+                    ));
                 }
             }
             Action::Watch(scope) => {
                 let under = self.way.entry(proc).or_default();
                 under.watches.insert(scope.clone());
                 if under.watches.len() > WATCHES {
-                    return Err(format!("process {proc} has {} watches", under.watches.len()));
+                    return Err(format!(
+                        "process {proc} has {} watches",
+                        under.watches.len()
+                    ));
                 }
             }
             Action::Unwatch(scope) => {
@@ -117,7 +128,12 @@ mod tests {
         for number in 0..20 {
             broken = broken || bench.try_claim(0, "worker-0").is_err();
             let key = Key::Assignment(WorkerId::new(format!("ghost-{number}")));
-            let record = bench.facts.records.values().next().map(|stored| stored.record.clone());
+            let record = bench
+                .facts
+                .records
+                .values()
+                .next()
+                .map(|stored| stored.record.clone());
             broken = broken || bench.write(0, key, record).is_err();
         }
         assert!(broken);

@@ -13,7 +13,9 @@ impl Invariant for CheckpointDone {
     }
 
     fn see(&mut self, facts: &Facts, seen: &Seen<'_>) -> Verdict {
-        let Some((proc, id, _, after)) = partition_write(seen) else { return Ok(()) };
+        let Some((proc, id, _, after)) = partition_write(seen) else {
+            return Ok(());
+        };
         let Some(index) = facts.setup.index_of(&parti_core::ids::PartitionId::new(id)) else {
             return Ok(());
         };
@@ -32,7 +34,9 @@ impl Invariant for CheckpointDone {
             }
         }
         let undone = after.done_above.iter().find(|offset| {
-            !partition.message(**offset).is_some_and(|message| message.is_done())
+            !partition
+                .message(**offset)
+                .is_some_and(|message| message.is_done())
         });
         match undone {
             Some(offset) => Err(format!(
@@ -55,13 +59,21 @@ mod tests {
         let mut bench = Bench::new(CheckpointDone);
         bench.start(1);
         bench.publish("p00", &[0, 1, 2]);
-        bench.partition(0, "p00", |record| record.epoch.0 = 1).expect("a take");
+        bench
+            .partition(0, "p00", |record| record.epoch.0 = 1)
+            .expect("a take");
         bench.handle(0, "p00", 0).expect("starts");
         bench.done(0, "p00", 0);
-        bench.partition(0, "p00", |record| record.offset = Some(Offset(0))).expect("0 is done");
-        bench.handle(0, "p00", 2).expect("not this promise's business");
+        bench
+            .partition(0, "p00", |record| record.offset = Some(Offset(0)))
+            .expect("0 is done");
+        bench
+            .handle(0, "p00", 2)
+            .expect("not this promise's business");
         bench.done(0, "p00", 2);
-        bench.partition(0, "p00", |record| record.offset = Some(Offset(2))).expect_err("1 is open");
+        bench
+            .partition(0, "p00", |record| record.offset = Some(Offset(2)))
+            .expect_err("1 is open");
     }
 
     #[test]
@@ -71,8 +83,12 @@ mod tests {
         bench.publish("p00", &[0, 1, 2]);
         bench.handle(0, "p00", 2).expect("starts");
         bench.done(0, "p00", 2);
-        bench.partition(0, "p00", |record| record.done_above = vec![Offset(2)]).expect("it is");
-        bench.partition(0, "p00", |record| record.done_above = vec![Offset(1)]).expect_err("open");
+        bench
+            .partition(0, "p00", |record| record.done_above = vec![Offset(2)])
+            .expect("it is");
+        bench
+            .partition(0, "p00", |record| record.done_above = vec![Offset(1)])
+            .expect_err("open");
     }
 
     #[test]
@@ -80,8 +96,12 @@ mod tests {
         let mut bench = Bench::new(CheckpointDone);
         bench.start(1);
         bench.publish("p00", &[0]);
-        bench.partition(0, "p00", |record| record.epoch.0 = 1).expect("a take");
+        bench
+            .partition(0, "p00", |record| record.epoch.0 = 1)
+            .expect("a take");
         bench.dead_letter("p00", 0);
-        bench.partition(0, "p00", |record| record.offset = Some(Offset(0))).expect("dead-lettered");
+        bench
+            .partition(0, "p00", |record| record.offset = Some(Offset(0)))
+            .expect("dead-lettered");
     }
 }

@@ -49,30 +49,46 @@ mod tests {
     fn a_step_back_is_caught() {
         let mut bench = Bench::new(CheckpointMonotone);
         bench.start(1);
-        bench.partition(0, "p00", |record| record.offset = Some(Offset(3))).expect("forward");
-        bench.partition(0, "p00", |record| record.offset = Some(Offset(3))).expect("the same");
-        bench.partition(0, "p00", |record| record.offset = Some(Offset(2))).expect_err("back");
+        bench
+            .partition(0, "p00", |record| record.offset = Some(Offset(3)))
+            .expect("forward");
+        bench
+            .partition(0, "p00", |record| record.offset = Some(Offset(3)))
+            .expect("the same");
+        bench
+            .partition(0, "p00", |record| record.offset = Some(Offset(2)))
+            .expect_err("back");
     }
 
     #[test]
     fn a_checkpoint_that_vanishes_is_caught() {
         let mut bench = Bench::new(CheckpointMonotone);
         bench.start(1);
-        bench.partition(0, "p00", |record| record.offset = Some(Offset(0))).expect("forward");
-        bench.partition(0, "p00", |record| record.offset = None).expect_err("gone");
+        bench
+            .partition(0, "p00", |record| record.offset = Some(Offset(0)))
+            .expect("forward");
+        bench
+            .partition(0, "p00", |record| record.offset = None)
+            .expect_err("gone");
     }
 
     #[test]
     fn a_done_offset_that_is_forgotten_is_caught() {
         let mut bench = Bench::new(CheckpointMonotone);
         bench.start(1);
-        bench.partition(0, "p00", |record| record.done_above = vec![Offset(4), Offset(6)]).expect("two");
+        bench
+            .partition(0, "p00", |record| {
+                record.done_above = vec![Offset(4), Offset(6)]
+            })
+            .expect("two");
         bench
             .partition(0, "p00", |record| {
                 record.offset = Some(Offset(5));
                 record.done_above = vec![Offset(6)];
             })
             .expect("4 is below the checkpoint now");
-        bench.partition(0, "p00", |record| record.done_above.clear()).expect_err("6 is forgotten");
+        bench
+            .partition(0, "p00", |record| record.done_above.clear())
+            .expect_err("6 is forgotten");
     }
 }

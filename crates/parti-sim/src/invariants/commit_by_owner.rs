@@ -13,11 +13,15 @@ impl Invariant for CommitByOwner {
     }
 
     fn see(&mut self, facts: &Facts, seen: &Seen<'_>) -> Verdict {
-        let Some((proc, partition, before, after)) = partition_write(seen) else { return Ok(()) };
+        let Some((proc, partition, before, after)) = partition_write(seen) else {
+            return Ok(());
+        };
         let mine = |owner: &Option<(parti_core::ids::WorkerId, parti_core::ids::Incarnation)>| {
             owner.as_ref().is_some_and(|(id, incarnation)| {
                 let sessions = &facts.procs[proc].sessions;
-                sessions.iter().any(|known| known.id == *id && known.incarnation == *incarnation)
+                sessions
+                    .iter()
+                    .any(|known| known.id == *id && known.incarnation == *incarnation)
             })
         };
         let taken = before.is_none_or(|before| after.epoch > before.epoch);
@@ -54,9 +58,13 @@ mod tests {
         let a = bench.claim(0, "worker-0");
         let b = bench.claim(1, "worker-1");
         bench.take(0, "p00", &a, 1).expect("a takes");
-        bench.partition(0, "p00", |record| record.offset = None).expect("a commits");
+        bench
+            .partition(0, "p00", |record| record.offset = None)
+            .expect("a commits");
         bench.take(1, "p00", &b, 2).expect("b takes");
-        bench.partition(0, "p00", |_| ()).expect_err("a commits over b");
+        bench
+            .partition(0, "p00", |_| ())
+            .expect_err("a commits over b");
     }
 
     #[test]

@@ -13,14 +13,21 @@ impl Invariant for Drained {
     }
 
     fn settled(&self, facts: &Facts) -> Verdict {
-        for (proc, known) in facts.procs.iter().enumerate().filter(|(_, proc)| proc.is_alive()) {
+        for (proc, known) in facts
+            .procs
+            .iter()
+            .enumerate()
+            .filter(|(_, proc)| proc.is_alive())
+        {
             if let Some(call) = known.calls.first() {
                 let id = &facts.setup.partitions[call.partition].id;
                 return Err(format!("process {proc} still handles {id}/{}", call.offset));
             }
         }
         for (partition, known) in facts.setup.partitions.iter().zip(&facts.partitions) {
-            let Some(last) = known.messages.last() else { continue };
+            let Some(last) = known.messages.last() else {
+                continue;
+            };
             let record = facts.partition_record(&partition.id);
             let Some(next) = record.map(|record| record.next_offset()) else {
                 return Err(format!("partition {} has no checkpoint", partition.id));
@@ -48,9 +55,13 @@ mod tests {
         bench.start(1);
         bench.publish("p00", &[0, 1]);
         bench.settled().expect_err("never taken");
-        bench.partition(0, "p00", |record| record.offset = Some(Offset(0))).expect("fine");
+        bench
+            .partition(0, "p00", |record| record.offset = Some(Offset(0)))
+            .expect("fine");
         bench.settled().expect_err("1 is open");
-        bench.partition(0, "p00", |record| record.offset = Some(Offset(1))).expect("fine");
+        bench
+            .partition(0, "p00", |record| record.offset = Some(Offset(1)))
+            .expect("fine");
         bench.settled().expect("all done");
         bench.handle(0, "p00", 1).expect("fine");
         bench.settled().expect_err("a call runs");

@@ -21,14 +21,26 @@ impl Invariant for EpochsGrow {
     }
 
     fn see(&mut self, _facts: &Facts, seen: &Seen<'_>) -> Verdict {
-        if let Seen::Wrote { key: Key::Partition(id), new: None, proc, .. } = seen {
-            return Err(format!("process {proc} deleted the record of partition {id}"));
+        if let Seen::Wrote {
+            key: Key::Partition(id),
+            new: None,
+            proc,
+            ..
+        } = seen
+        {
+            return Err(format!(
+                "process {proc} deleted the record of partition {id}"
+            ));
         }
-        let Some((proc, partition, before, after)) = partition_write(seen) else { return Ok(()) };
+        let Some((proc, partition, before, after)) = partition_write(seen) else {
+            return Ok(());
+        };
         if !self.highest.contains_key(partition) {
             self.highest.insert(partition.to_owned(), Epoch(0));
         }
-        let Some(highest) = self.highest.get_mut(partition) else { return Ok(()) };
+        let Some(highest) = self.highest.get_mut(partition) else {
+            return Ok(());
+        };
         let owner_before = before.and_then(|record| record.owner.as_ref());
         let taken = after.owner.is_some() && after.owner.as_ref() != owner_before;
         let wanted = if taken { highest.next() } else { *highest };
@@ -59,17 +71,29 @@ mod tests {
                 record.owner = owner(name, 1);
             }
         };
-        bench.partition(0, "p00", take(1, "worker-0")).expect("the first take");
-        bench.partition(0, "p00", |record| record.owner = None).expect("a release keeps the epoch");
-        bench.partition(1, "p00", take(2, "worker-1")).expect("the next take");
-        bench.partition(0, "p00", take(2, "worker-0")).expect_err("the same epoch again");
+        bench
+            .partition(0, "p00", take(1, "worker-0"))
+            .expect("the first take");
+        bench
+            .partition(0, "p00", |record| record.owner = None)
+            .expect("a release keeps the epoch");
+        bench
+            .partition(1, "p00", take(2, "worker-1"))
+            .expect("the next take");
+        bench
+            .partition(0, "p00", take(2, "worker-0"))
+            .expect_err("the same epoch again");
     }
 
     #[test]
     fn a_deleted_record_is_caught() {
         let mut bench = Bench::new(EpochsGrow::default());
         bench.start(1);
-        bench.partition(0, "p00", |record| record.epoch.0 = 1).expect("fine");
-        bench.delete(0, Key::Partition(parti_core::ids::PartitionId::new("p00"))).expect_err("gone");
+        bench
+            .partition(0, "p00", |record| record.epoch.0 = 1)
+            .expect("fine");
+        bench
+            .delete(0, Key::Partition(parti_core::ids::PartitionId::new("p00")))
+            .expect_err("gone");
     }
 }

@@ -40,14 +40,35 @@ impl Invariant for ExactStart {
                 None => first_start(facts, &id, after)?,
             }
             let next = after.next_offset();
-            self.taken.insert(id, Taken { epoch: after.epoch, next, dispatched: false });
+            self.taken.insert(
+                id,
+                Taken {
+                    epoch: after.epoch,
+                    next,
+                    dispatched: false,
+                },
+            );
             return Ok(());
         }
         match seen {
-            Seen::Acted { proc, action: Action::Report(report), .. } => {
-                let Report::Taken { partition, epoch, next_offset, .. } = report else { return Ok(()) };
+            Seen::Acted {
+                proc,
+                action: Action::Report(report),
+                ..
+            } => {
+                let Report::Taken {
+                    partition,
+                    epoch,
+                    next_offset,
+                    ..
+                } = report
+                else {
+                    return Ok(());
+                };
                 let Some(taken) = self.taken.get(partition) else {
-                    return Err(format!("process {proc} says it took {partition}, but nobody did"));
+                    return Err(format!(
+                        "process {proc} says it took {partition}, but nobody did"
+                    ));
                 };
                 if taken.epoch == *epoch && taken.next != *next_offset {
                     return Err(format!(
@@ -58,7 +79,11 @@ impl Invariant for ExactStart {
                 }
                 Ok(())
             }
-            Seen::Acted { proc, action: Action::Handle(job), .. } => self.dispatched(facts, *proc, job),
+            Seen::Acted {
+                proc,
+                action: Action::Handle(job),
+                ..
+            } => self.dispatched(facts, *proc, job),
             _ => Ok(()),
         }
     }
@@ -66,7 +91,9 @@ impl Invariant for ExactStart {
 
 impl ExactStart {
     fn dispatched(&mut self, facts: &Facts, proc: usize, job: &parti_core::io::Job) -> Verdict {
-        let Some(taken) = self.taken.get_mut(&job.partition) else { return Ok(()) };
+        let Some(taken) = self.taken.get_mut(&job.partition) else {
+            return Ok(());
+        };
         if taken.epoch != job.epoch {
             return Ok(());
         }
@@ -82,9 +109,13 @@ impl ExactStart {
         if !first || !ordered {
             return Ok(());
         }
-        let Some(index) = facts.setup.index_of(id) else { return Ok(()) };
+        let Some(index) = facts.setup.index_of(id) else {
+            return Ok(());
+        };
         let partition = &facts.partitions[index];
-        let known = facts.partition_record(id).map_or(&[][..], |record| &record.done_above);
+        let known = facts
+            .partition_record(id)
+            .map_or(&[][..], |record| &record.done_above);
         let passed = partition.index_from(taken.next)..partition.index_from(offset);
         let skipped = partition.messages[passed]
             .iter()
@@ -119,8 +150,13 @@ fn same_progress(
 }
 
 fn first_start(facts: &Facts, id: &PartitionId, after: &PartitionRecord) -> Verdict {
-    let Some(index) = facts.setup.index_of(id) else { return Ok(()) };
-    let first = facts.partitions[index].messages.first().map(|message| message.offset);
+    let Some(index) = facts.setup.index_of(id) else {
+        return Ok(());
+    };
+    let first = facts.partitions[index]
+        .messages
+        .first()
+        .map(|message| message.offset);
     let latest = match facts.setup.config.processing.start {
         StartPosition::Earliest => first,
         StartPosition::Offset(offset) => first.map(|first| first.max(Offset(offset))),
@@ -146,15 +182,23 @@ mod tests {
         let mut bench = Bench::with(ExactStart::default(), setup);
         bench.start(2);
         bench.publish("p00", &[0, 1, 2, 3]);
-        bench.partition(0, "p00", |record| record.epoch.0 = 1).expect("the first take");
-        bench.partition(0, "p00", |record| record.offset = Some(Offset(1))).expect("a commit");
-        bench.partition(1, "p00", |record| record.epoch.0 = 2).expect("the next take");
+        bench
+            .partition(0, "p00", |record| record.epoch.0 = 1)
+            .expect("the first take");
+        bench
+            .partition(0, "p00", |record| record.offset = Some(Offset(1)))
+            .expect("a commit");
+        bench
+            .partition(1, "p00", |record| record.epoch.0 = 2)
+            .expect("the next take");
         bench
     }
 
     #[test]
     fn a_start_below_or_past_the_checkpoint_is_caught() {
-        ready().handle(1, "p00", 2).expect("one past the checkpoint");
+        ready()
+            .handle(1, "p00", 2)
+            .expect("one past the checkpoint");
         ready().handle(1, "p00", 1).expect_err("below");
         ready().handle(1, "p00", 3).expect_err("skips 2");
     }
@@ -167,7 +211,9 @@ mod tests {
             next_offset: Offset(next),
             seized: false,
         };
-        ready().report(1, taken(2)).expect("one past the checkpoint");
+        ready()
+            .report(1, taken(2))
+            .expect("one past the checkpoint");
         ready().report(1, taken(3)).expect_err("past it");
     }
 
@@ -189,6 +235,8 @@ mod tests {
         let mut bench = Bench::with(ExactStart::default(), setup);
         bench.start(1);
         bench.publish("p00", &[0, 1]);
-        bench.partition(0, "p00", |record| record.start = Offset(2)).expect_err("0 and 1 are lost");
+        bench
+            .partition(0, "p00", |record| record.start = Offset(2))
+            .expect_err("0 and 1 are lost");
     }
 }

@@ -22,7 +22,9 @@ impl Invariant for FullCover {
                 continue;
             }
             if known.stop_asked.is_some() {
-                return Err(format!("process {proc} was asked to stop and is still there"));
+                return Err(format!(
+                    "process {proc} was asked to stop and is still there"
+                ));
             }
             if known.session().is_none_or(|session| session.over.is_some()) {
                 return Err(format!("process {proc} has no session"));
@@ -35,8 +37,14 @@ impl Invariant for FullCover {
             let Some((id, life)) = &record.owner else {
                 return Err(format!("partition {} has no owner", partition.id));
             };
-            if !facts.members().any(|(_, session)| session.id == *id && session.incarnation == *life) {
-                return Err(format!("partition {} belongs to {id} ({life:?}), gone", partition.id));
+            if !facts
+                .members()
+                .any(|(_, session)| session.id == *id && session.incarnation == *life)
+            {
+                return Err(format!(
+                    "partition {} belongs to {id} ({life:?}), gone",
+                    partition.id
+                ));
             }
         }
         for (_, session) in facts.members() {
@@ -79,7 +87,9 @@ mod tests {
         bench.settled().expect_err("p03 was never taken");
         bench.take(1, "p03", &b, 1).expect("fine");
         bench.settled().expect("all taken");
-        bench.partition(1, "p03", |record| record.owner = None).expect("fine");
+        bench
+            .partition(1, "p03", |record| record.owner = None)
+            .expect("fine");
         bench.settled().expect_err("p03 was released");
         bench.take(1, "p03", &b, 2).expect("fine");
         bench.crash(0);
@@ -92,6 +102,10 @@ mod tests {
         bench.start(1);
         bench.claim(0, "worker-0");
         bench.see(Seen::StopAsked { proc: 0 }).expect("fine");
-        assert!(bench.settled().is_err_and(|why| why.contains("asked to stop")));
+        assert!(
+            bench
+                .settled()
+                .is_err_and(|why| why.contains("asked to stop"))
+        );
     }
 }

@@ -15,10 +15,19 @@ impl Invariant for LeaseDispatch {
     }
 
     fn see(&mut self, facts: &Facts, seen: &Seen<'_>) -> Verdict {
-        let Seen::Acted { proc, local, action: Action::Handle(job) } = seen else { return Ok(()) };
+        let Seen::Acted {
+            proc,
+            local,
+            action: Action::Handle(job),
+        } = seen
+        else {
+            return Ok(());
+        };
         let (partition, offset) = (&job.partition, job.message.offset);
         let Some(session) = facts.procs[*proc].session() else {
-            return Err(format!("process {proc} handles {partition}/{offset} without a session"));
+            return Err(format!(
+                "process {proc} handles {partition}/{offset} without a session"
+            ));
         };
         let deadline = session.renewal_sent + facts.setup.config.session_ttl();
         if *local >= deadline {
@@ -66,7 +75,9 @@ mod tests {
         bench.start(2);
         bench.publish("p00", &[0]);
         let a = bench.claim(0, "worker-0");
-        bench.session(1, &a, |record| record.status = SessionStatus::Evicted).expect("not this promise");
+        bench
+            .session(1, &a, |record| record.status = SessionStatus::Evicted)
+            .expect("not this promise");
         bench.handle(0, "p00", 0).expect_err("its session is over");
     }
 

@@ -81,7 +81,11 @@ pub struct Violation {
 impl fmt::Display for Violation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (seconds, rest) = (self.at / 1_000_000, self.at % 1_000_000);
-        write!(f, "{} broken at {seconds}.{rest:06}s: {}", self.invariant, self.message)
+        write!(
+            f,
+            "{} broken at {seconds}.{rest:06}s: {}",
+            self.invariant, self.message
+        )
     }
 }
 
@@ -131,7 +135,11 @@ pub struct Jury {
 impl Jury {
     /// A jury over a world in which nothing happened yet.
     pub fn new(facts: Facts) -> Self {
-        Self { facts, invariants: all(), violation: None }
+        Self {
+            facts,
+            invariants: all(),
+            violation: None,
+        }
     }
 
     /// Looks at one observation.
@@ -148,7 +156,11 @@ impl Jury {
             }
             if let Err(message) = invariant.see(&self.facts, &seen) {
                 let invariant = invariant.name();
-                self.violation = Some(Violation { invariant, at: now, message });
+                self.violation = Some(Violation {
+                    invariant,
+                    at: now,
+                    message,
+                });
                 return;
             }
         }
@@ -158,21 +170,41 @@ impl Jury {
     pub fn unsettled(&self) -> Option<Violation> {
         let store_lost = self.facts.store_lost.is_some();
         let asked = self.invariants.iter();
-        asked.filter(|invariant| !store_lost || invariant.outlives_the_store()).find_map(|invariant| {
-            let message = invariant.settled(&self.facts).err()?;
-            Some(Violation { invariant: invariant.name(), at: self.facts.now, message })
-        })
+        asked
+            .filter(|invariant| !store_lost || invariant.outlives_the_store())
+            .find_map(|invariant| {
+                let message = invariant.settled(&self.facts).err()?;
+                Some(Violation {
+                    invariant: invariant.name(),
+                    at: self.facts.now,
+                    message,
+                })
+            })
     }
 }
 
 /// An accepted write to a partition's record, if that is what was seen: before and after.
 fn partition_write<'a>(
     seen: &Seen<'a>,
-) -> Option<(usize, &'a str, Option<&'a PartitionRecord>, &'a PartitionRecord)> {
-    let Seen::Wrote { proc, key: parti_core::key::Key::Partition(id), old, new, .. } = seen else {
+) -> Option<(
+    usize,
+    &'a str,
+    Option<&'a PartitionRecord>,
+    &'a PartitionRecord,
+)> {
+    let Seen::Wrote {
+        proc,
+        key: parti_core::key::Key::Partition(id),
+        old,
+        new,
+        ..
+    } = seen
+    else {
         return None;
     };
-    let Some(Record::Partition(after)) = new else { return None };
+    let Some(Record::Partition(after)) = new else {
+        return None;
+    };
     let before = old.and_then(|stored| match &stored.record {
         Record::Partition(record) => Some(&**record),
         _ => None,

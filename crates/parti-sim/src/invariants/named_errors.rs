@@ -42,15 +42,26 @@ impl Invariant for NamedErrors {
                     _ => Ok(()),
                 }
             }
-            Seen::Acted { proc, action: Action::Handle(job), .. } => match lost {
+            Seen::Acted {
+                proc,
+                action: Action::Handle(job),
+                ..
+            } => match lost {
                 Some(at) if facts.now > at + patience(facts) => Err(format!(
                     "process {proc} dispatched {}/{} long after the store was lost",
                     job.partition, job.message.offset
                 )),
                 _ => Ok(()),
             },
-            Seen::Wrote { proc, key: Key::Partition(id), new: Some(Record::Partition(_)), .. } => {
-                let Some((_, _, before, after)) = partition_write(seen) else { return Ok(()) };
+            Seen::Wrote {
+                proc,
+                key: Key::Partition(id),
+                new: Some(Record::Partition(_)),
+                ..
+            } => {
+                let Some((_, _, before, after)) = partition_write(seen) else {
+                    return Ok(());
+                };
                 let highest = self.epochs.entry(id.clone()).or_default();
                 let taken = before.is_none_or(|before| before.epoch < after.epoch);
                 if lost.is_some() && taken && after.epoch <= *highest {
@@ -73,7 +84,9 @@ impl Invariant for NamedErrors {
         }
         for (proc, known) in facts.procs.iter().enumerate() {
             if known.is_alive() {
-                return Err(format!("process {proc} goes on as if the store were the same"));
+                return Err(format!(
+                    "process {proc} goes on as if the store were the same"
+                ));
             }
             match self.ended.get(&proc) {
                 None | Some(Ok(())) => {}
@@ -101,9 +114,17 @@ mod tests {
     fn an_unexpected_end_is_caught() {
         let mut bench = Bench::new(NamedErrors::default());
         bench.start(2);
-        bench.see(Seen::Ended { proc: 0, result: &Ok(()) }).expect("it wanted to");
         bench
-            .see(Seen::Ended { proc: 1, result: &Err(Fatal::StoreWentBack) })
+            .see(Seen::Ended {
+                proc: 0,
+                result: &Ok(()),
+            })
+            .expect("it wanted to");
+        bench
+            .see(Seen::Ended {
+                proc: 1,
+                result: &Err(Fatal::StoreWentBack),
+            })
             .expect_err("the store did not go back");
     }
 
@@ -126,7 +147,12 @@ mod tests {
         bench.see(Seen::StoreLost).expect("it happens");
         bench.settled().expect_err("process 0 goes on");
         let result = Err(Fatal::StoreReplaced);
-        bench.see(Seen::Ended { proc: 0, result: &result }).expect("now it is a reason");
+        bench
+            .see(Seen::Ended {
+                proc: 0,
+                result: &result,
+            })
+            .expect("now it is a reason");
         bench.settled().expect("it said so");
     }
 }

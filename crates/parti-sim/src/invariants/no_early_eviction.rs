@@ -19,24 +19,42 @@ impl Invariant for NoEarlyEviction {
     }
 
     fn see(&mut self, facts: &Facts, seen: &Seen<'_>) -> Verdict {
-        let Seen::Wrote { proc, key: Key::Worker(id), old: Some(old), new: Some(new), .. } = seen else {
+        let Seen::Wrote {
+            proc,
+            key: Key::Worker(id),
+            old: Some(old),
+            new: Some(new),
+            ..
+        } = seen
+        else {
             return Ok(());
         };
-        let (Record::Worker(before), Record::Worker(after)) = (&old.record, new) else { return Ok(()) };
+        let (Record::Worker(before), Record::Worker(after)) = (&old.record, new) else {
+            return Ok(());
+        };
         let ended = after.status.is_over() && !before.status.is_over();
         if !ended || after.incarnation != Some(before.incarnation_at(old.revision)) {
             return Ok(());
         }
         let life = before.incarnation_at(old.revision);
-        let Some(holder) = facts.holder(id, life) else { return Ok(()) };
+        let Some(holder) = facts.holder(id, life) else {
+            return Ok(());
+        };
         if after.status == SessionStatus::Goodbye {
             if holder == *proc {
                 return Ok(());
             }
-            return Err(format!("process {proc} said goodbye for {id}, which is process {holder}"));
+            return Err(format!(
+                "process {proc} said goodbye for {id}, which is process {holder}"
+            ));
         }
-        let session = facts.procs[holder].sessions.iter().find(|session| session.incarnation == life);
-        let Some(session) = session else { return Ok(()) };
+        let session = facts.procs[holder]
+            .sessions
+            .iter()
+            .find(|session| session.incarnation == life);
+        let Some(session) = session else {
+            return Ok(());
+        };
         let silence = facts.now - session.renewed;
         let shortest = facts.setup.ttl() * 1000 / (1000 + FASTEST_CLOCK);
         if silence >= shortest {
@@ -62,7 +80,9 @@ mod tests {
         bench.pass(4_000_000);
         bench.session(0, &a, |_| ()).expect("a renewal");
         bench.pass(5_000_000);
-        bench.session(1, &a, |record| record.status = SessionStatus::Evicted).expect_err("1 s too early");
+        bench
+            .session(1, &a, |record| record.status = SessionStatus::Evicted)
+            .expect_err("1 s too early");
     }
 
     #[test]
@@ -71,7 +91,9 @@ mod tests {
         bench.start(2);
         let a = bench.claim(0, "worker-0");
         bench.pass(6_000_000);
-        bench.session(1, &a, |record| record.status = SessionStatus::Evicted).expect("silent");
+        bench
+            .session(1, &a, |record| record.status = SessionStatus::Evicted)
+            .expect("silent");
     }
 
     #[test]
@@ -79,6 +101,8 @@ mod tests {
         let mut bench = Bench::new(NoEarlyEviction);
         bench.start(2);
         let a = bench.claim(0, "worker-0");
-        bench.session(1, &a, |record| record.status = SessionStatus::Goodbye).expect_err("not its own");
+        bench
+            .session(1, &a, |record| record.status = SessionStatus::Goodbye)
+            .expect_err("not its own");
     }
 }

@@ -44,7 +44,9 @@ mod tests {
         bench.start(1);
         bench.publish("p00", &[0, 1, 2]);
         bench.settled().expect_err("never started");
-        bench.partition(0, "p00", |record| record.start = Offset(1)).expect("fine");
+        bench
+            .partition(0, "p00", |record| record.start = Offset(1))
+            .expect("fine");
         bench.handle(0, "p00", 2).expect("fine");
         bench.done(0, "p00", 2);
         assert!(bench.settled().is_err_and(|why| why.contains("p00/1")));

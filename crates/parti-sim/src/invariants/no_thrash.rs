@@ -25,9 +25,13 @@ impl Invariant for NoThrash {
     }
 
     fn see(&mut self, facts: &Facts, seen: &Seen<'_>) -> Verdict {
-        let Seen::Wrote { .. } = seen else { return Ok(()) };
+        let Seen::Wrote { .. } = seen else {
+            return Ok(());
+        };
         self.count_changes(facts);
-        let Some((proc, id, before, after)) = partition_write(seen) else { return Ok(()) };
+        let Some((proc, id, before, after)) = partition_write(seen) else {
+            return Ok(());
+        };
         let taken = before.is_none_or(|before| before.epoch < after.epoch);
         if !taken {
             return Ok(());
@@ -52,8 +56,10 @@ impl Invariant for NoThrash {
 impl NoThrash {
     fn count_changes(&mut self, facts: &Facts) {
         let sessions = || facts.procs.iter().flat_map(|proc| &proc.sessions);
-        let (begun, ended) =
-            (sessions().count() as u64, sessions().filter(|known| known.over.is_some()).count() as u64);
+        let (begun, ended) = (
+            sessions().count() as u64,
+            sessions().filter(|known| known.over.is_some()).count() as u64,
+        );
         let changes = (begun - self.sessions) + (ended - self.ended);
         (self.sessions, self.ended) = (begun, ended);
         if changes == 0 {

@@ -19,8 +19,13 @@ impl Invariant for OneCommitter {
     }
 
     fn see(&mut self, _facts: &Facts, seen: &Seen<'_>) -> Verdict {
-        let Some((proc, partition, _, after)) = partition_write(seen) else { return Ok(()) };
-        let writer = *self.writers.entry((partition.to_owned(), after.epoch)).or_insert(proc);
+        let Some((proc, partition, _, after)) = partition_write(seen) else {
+            return Ok(());
+        };
+        let writer = *self
+            .writers
+            .entry((partition.to_owned(), after.epoch))
+            .or_insert(proc);
         if writer == proc {
             return Ok(());
         }
@@ -40,9 +45,17 @@ mod tests {
     fn a_second_writer_under_one_epoch_is_caught() {
         let mut bench = Bench::new(OneCommitter::default());
         bench.start(2);
-        bench.partition(0, "p00", |record| record.epoch.0 = 1).expect("the first writer is fine");
-        bench.partition(0, "p00", |record| record.offset = None).expect("it may write again");
-        bench.partition(1, "p00", |record| record.epoch.0 = 2).expect("a new epoch is fine");
-        bench.partition(0, "p00", |_| ()).expect_err("epoch 2 belongs to process 1");
+        bench
+            .partition(0, "p00", |record| record.epoch.0 = 1)
+            .expect("the first writer is fine");
+        bench
+            .partition(0, "p00", |record| record.offset = None)
+            .expect("it may write again");
+        bench
+            .partition(1, "p00", |record| record.epoch.0 = 2)
+            .expect("a new epoch is fine");
+        bench
+            .partition(0, "p00", |_| ())
+            .expect_err("epoch 2 belongs to process 1");
     }
 }

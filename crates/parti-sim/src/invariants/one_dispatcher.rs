@@ -16,12 +16,22 @@ impl Invariant for OneDispatcher {
     }
 
     fn see(&mut self, facts: &Facts, seen: &Seen<'_>) -> Verdict {
-        let Seen::Acted { proc, action: Action::Handle(job), .. } = seen else { return Ok(()) };
+        let Seen::Acted {
+            proc,
+            action: Action::Handle(job),
+            ..
+        } = seen
+        else {
+            return Ok(());
+        };
         let (partition, offset) = (&job.partition, job.message.offset);
         let record = facts.partition_record(partition);
         let owned = record.is_some_and(|record| {
             record.epoch == job.epoch
-                && record.owner.as_ref().is_some_and(|(id, life)| facts.holder(id, *life) == Some(*proc))
+                && record
+                    .owner
+                    .as_ref()
+                    .is_some_and(|(id, life)| facts.holder(id, *life) == Some(*proc))
         });
         if !owned {
             return Err(format!(
@@ -30,8 +40,15 @@ impl Invariant for OneDispatcher {
                 record.map(|record| (record.epoch, &record.owner))
             ));
         }
-        let Some(index) = facts.setup.index_of(partition) else { return Ok(()) };
-        for (other, known) in facts.procs.iter().enumerate().filter(|(other, _)| other != proc) {
+        let Some(index) = facts.setup.index_of(partition) else {
+            return Ok(());
+        };
+        for (other, known) in facts
+            .procs
+            .iter()
+            .enumerate()
+            .filter(|(other, _)| other != proc)
+        {
             for call in known.calls.iter().filter(|call| call.partition == index) {
                 let ended = known.ends.iter().any(|end| *end >= call.started);
                 if !known.is_alive() || ended {
@@ -65,7 +82,9 @@ mod tests {
         bench.handle(0, "p00", 0).expect("the owner may");
         bench.done(0, "p00", 0);
         bench.take(1, "p00", &b, 2).expect("fine");
-        bench.handle(0, "p00", 1).expect_err("the record names worker-1");
+        bench
+            .handle(0, "p00", 1)
+            .expect_err("the record names worker-1");
     }
 
     #[test]
@@ -78,7 +97,9 @@ mod tests {
         bench.take(0, "p00", &a, 1).expect("fine");
         bench.handle(0, "p00", 0).expect("the owner may");
         bench.take(1, "p00", &b, 2).expect("fine");
-        bench.handle(1, "p00", 0).expect_err("process 0 is still at it");
+        bench
+            .handle(1, "p00", 0)
+            .expect_err("process 0 is still at it");
     }
 
     #[test]
@@ -90,8 +111,12 @@ mod tests {
         let b = bench.claim(1, "worker-1");
         bench.take(0, "p00", &a, 1).expect("fine");
         bench.handle(0, "p00", 0).expect("the owner may");
-        bench.session(1, &a, |record| record.status = SessionStatus::Evicted).expect("silent");
+        bench
+            .session(1, &a, |record| record.status = SessionStatus::Evicted)
+            .expect("silent");
         bench.take(1, "p00", &b, 2).expect("fine");
-        bench.handle(1, "p00", 0).expect("process 0 only finishes what it began");
+        bench
+            .handle(1, "p00", 0)
+            .expect("process 0 only finishes what it began");
     }
 }

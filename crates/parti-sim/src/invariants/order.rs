@@ -17,17 +17,30 @@ impl Invariant for Order {
     }
 
     fn see(&mut self, facts: &Facts, seen: &Seen<'_>) -> Verdict {
-        let Seen::Acted { proc, action: Action::Handle(job), .. } = seen else { return Ok(()) };
+        let Seen::Acted {
+            proc,
+            action: Action::Handle(job),
+            ..
+        } = seen
+        else {
+            return Ok(());
+        };
         let (id, offset, key) = (&job.partition, job.message.offset, job.message.key);
         let Some(index) = facts.setup.index_of(id) else {
-            return Err(format!("process {proc} handles a message of {id}, which does not exist"));
+            return Err(format!(
+                "process {proc} handles a message of {id}, which does not exist"
+            ));
         };
         let partition = &facts.partitions[index];
         let Some(message) = partition.message(offset) else {
-            return Err(format!("process {proc} handles {id}/{offset}, which was never published"));
+            return Err(format!(
+                "process {proc} handles {id}/{offset}, which was never published"
+            ));
         };
         if message.key != key {
-            return Err(format!("process {proc} handles {id}/{offset} under another key"));
+            return Err(format!(
+                "process {proc} handles {id}/{offset} under another key"
+            ));
         }
         if partition.start.is_none_or(|start| offset < start) {
             return Err(format!(
@@ -41,9 +54,10 @@ impl Invariant for Order {
             Ordering::None => return Ok(()),
         };
         let before = &partition.messages[..partition.index_from(offset)];
-        let open = before.iter().skip(partition.done).find(|earlier| {
-            !earlier.is_done() && (!by_key || earlier.key == key)
-        });
+        let open = before
+            .iter()
+            .skip(partition.done)
+            .find(|earlier| !earlier.is_done() && (!by_key || earlier.key == key));
         if let Some(open) = open {
             return Err(format!(
                 "process {proc} dispatched {id}/{offset} under epoch {} before {} was done",
@@ -54,7 +68,9 @@ impl Invariant for Order {
             call.partition == index && call.epoch == job.epoch && (!by_key || call.key == key)
         });
         if at_once.count() > 1 {
-            return Err(format!("process {proc} dispatched {id}/{offset} beside another one"));
+            return Err(format!(
+                "process {proc} dispatched {id}/{offset} beside another one"
+            ));
         }
         Ok(())
     }
@@ -72,7 +88,9 @@ mod tests {
         bench.start(1);
         // Keys are even and odd.
         bench.publish("p00", &[0, 1, 2, 3]);
-        bench.partition(0, "p00", |record| record.epoch.0 = 1).expect("a take");
+        bench
+            .partition(0, "p00", |record| record.epoch.0 = 1)
+            .expect("a take");
         bench
     }
 
@@ -97,7 +115,9 @@ mod tests {
     fn other_keys_may_overtake_but_not_the_same_key() {
         let mut bench = ready(Ordering::Key);
         bench.handle(0, "p00", 1).expect("the first of the odd key");
-        bench.handle(0, "p00", 0).expect("the even key is another one");
+        bench
+            .handle(0, "p00", 0)
+            .expect("the even key is another one");
         bench.done(0, "p00", 1);
         bench.handle(0, "p00", 3).expect("the odd key goes on");
         bench.handle(0, "p00", 2).expect_err("0 still runs");

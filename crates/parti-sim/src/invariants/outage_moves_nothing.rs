@@ -24,14 +24,20 @@ impl Invariant for OutageMovesNothing {
 
     fn see(&mut self, facts: &Facts, seen: &Seen<'_>) -> Verdict {
         match seen {
-            Seen::StoreTrouble { until, harmless: true, .. } => {
+            Seen::StoreTrouble {
+                until,
+                harmless: true,
+                ..
+            } => {
                 if self.still_until.is_some_and(|until| facts.now <= until) || at_rest(facts) {
                     self.still_until = Some(until + 2 * facts.setup.ttl());
                 }
                 return Ok(());
             }
             // Whoever goes, comes or stands still is a reason to move.
-            Seen::StoreTrouble { harmless: false, .. }
+            Seen::StoreTrouble {
+                harmless: false, ..
+            }
             | Seen::Started { .. }
             | Seen::Crashed { .. }
             | Seen::Paused { .. }
@@ -46,13 +52,22 @@ impl Invariant for OutageMovesNothing {
         if self.still_until.is_none_or(|until| facts.now > until) {
             return Ok(());
         }
-        if let Seen::Wrote { proc, key: Key::Worker(id), new: Some(Record::Worker(record)), .. } = seen
+        if let Seen::Wrote {
+            proc,
+            key: Key::Worker(id),
+            new: Some(Record::Worker(record)),
+            ..
+        } = seen
             && record.status == SessionStatus::Evicted
         {
-            return Err(format!("process {proc} ended the session of {id} for a store outage"));
+            return Err(format!(
+                "process {proc} ended the session of {id} for a store outage"
+            ));
         }
         match partition_write(seen) {
-            Some((proc, id, before, after)) if before.map(|before| &before.owner) != Some(&after.owner) => {
+            Some((proc, id, before, after))
+                if before.map(|before| &before.owner) != Some(&after.owner) =>
+            {
                 Err(format!(
                     "partition {id} moved for a store outage: process {proc} wrote owner {:?} over {:?}",
                     after.owner,
@@ -78,9 +93,13 @@ fn at_rest(facts: &Facts) -> bool {
         || matches!(facts.records.get(&Key::Plan).map(|stored| &stored.record),
             Some(Record::Plan(plan)) if plan.state == PlanState::Stable);
     let owned = facts.setup.partitions.iter().all(|partition| {
-        let owner = facts.partition_record(&partition.id).and_then(|record| record.owner.as_ref());
+        let owner = facts
+            .partition_record(&partition.id)
+            .and_then(|record| record.owner.as_ref());
         owner.is_some_and(|(id, life)| {
-            facts.members().any(|(_, session)| session.id == *id && session.incarnation == *life)
+            facts
+                .members()
+                .any(|(_, session)| session.id == *id && session.incarnation == *life)
         })
     });
     planned && owned && facts.now >= changed + quiet
@@ -106,7 +125,13 @@ mod tests {
 
     fn outage(bench: &mut Bench<OutageMovesNothing>) {
         let until = bench.now + 5 * SECOND;
-        bench.see(Seen::StoreTrouble { machine: None, until, harmless: true }).expect("it begins");
+        bench
+            .see(Seen::StoreTrouble {
+                machine: None,
+                until,
+                harmless: true,
+            })
+            .expect("it begins");
         bench.pass(6 * SECOND);
     }
 
@@ -114,12 +139,18 @@ mod tests {
     fn a_move_or_an_eviction_after_an_outage_is_caught() {
         let (mut bench, _, b) = resting();
         outage(&mut bench);
-        bench.take(1, "p00", &b, 2).expect_err("nothing else happened");
+        bench
+            .take(1, "p00", &b, 2)
+            .expect_err("nothing else happened");
         let (mut bench, a, _) = resting();
         outage(&mut bench);
-        bench.partition(0, "p00", |_| ()).expect("a commit moves nothing");
+        bench
+            .partition(0, "p00", |_| ())
+            .expect("a commit moves nothing");
         bench.session(0, &a, |_| ()).expect("nor does a renewal");
-        bench.session(1, &a, |record| record.status = SessionStatus::Evicted).expect_err("evicted");
+        bench
+            .session(1, &a, |record| record.status = SessionStatus::Evicted)
+            .expect_err("evicted");
     }
 
     #[test]

@@ -36,7 +36,11 @@ impl Invariant for PlanCovers {
             return Ok(());
         }
         match seen {
-            Seen::Wrote { new: Some(Record::Assignment(after)), proc, .. } => {
+            Seen::Wrote {
+                new: Some(Record::Assignment(after)),
+                proc,
+                ..
+            } => {
                 self.serves.clear();
                 self.count_serves(facts, after.term).map_err(|(partition, one, other)| {
                     format!(
@@ -46,14 +50,23 @@ impl Invariant for PlanCovers {
                     )
                 })
             }
-            Seen::Wrote { new: Some(Record::Plan(plan)), proc, sent_at, .. } => {
+            Seen::Wrote {
+                new: Some(Record::Plan(plan)),
+                proc,
+                sent_at,
+                ..
+            } => {
                 if plan.state != PlanState::Stable || !could_know(facts, *proc, *sent_at) {
                     return Ok(());
                 }
                 self.serves.clear();
-                self.count_serves(facts, plan.term).map_err(|(partition, one, other)| {
-                    format!("stable plan {}: {one} and {other} serve {partition}", plan.version)
-                })?;
+                self.count_serves(facts, plan.term)
+                    .map_err(|(partition, one, other)| {
+                        format!(
+                            "stable plan {}: {one} and {other} serve {partition}",
+                            plan.version
+                        )
+                    })?;
                 self.whole(facts, plan)
             }
             _ => Ok(()),
@@ -80,9 +93,13 @@ impl PlanCovers {
     fn whole(&self, facts: &Facts, plan: &PlanRecord) -> Verdict {
         for partition in facts.setup.partitions.iter() {
             let served = self.serves.contains_key(&partition.id);
-            let unserved =
-                plan.unserved.iter().any(|(id, why)| *id == partition.id && !why.is_empty());
-            let owner = facts.partition_record(&partition.id).and_then(|record| record.owner.as_ref());
+            let unserved = plan
+                .unserved
+                .iter()
+                .any(|(id, why)| *id == partition.id && !why.is_empty());
+            let owner = facts
+                .partition_record(&partition.id)
+                .and_then(|record| record.owner.as_ref());
             let prepared = || {
                 assignments(facts, plan.term).any(|(_, assignment)| {
                     assignment.prepare.iter().any(|(id, present)| {
@@ -104,7 +121,8 @@ impl PlanCovers {
 /// The assignments of a term to sessions that live.
 fn assignments(facts: &Facts, term: Term) -> impl Iterator<Item = (&WorkerId, &AssignmentRecord)> {
     facts.records.iter().filter_map(move |(key, stored)| {
-        let (Key::Assignment(worker), Record::Assignment(assignment)) = (key, &stored.record) else {
+        let (Key::Assignment(worker), Record::Assignment(assignment)) = (key, &stored.record)
+        else {
             return None;
         };
         let (session, life) = facts.session_record(worker)?;
@@ -117,7 +135,11 @@ fn assignments(facts: &Facts, term: Term) -> impl Iterator<Item = (&WorkerId, &A
 fn could_know(facts: &Facts, writer: Proc, sent_at: Micros) -> bool {
     let since = sent_at.saturating_sub(NEWS);
     let ended = |at: Option<(Micros, _)>| at.is_some_and(|(at, _)| at >= since);
-    let news = facts.procs.iter().flat_map(|proc| &proc.sessions).any(|session| ended(session.over));
+    let news = facts
+        .procs
+        .iter()
+        .flat_map(|proc| &proc.sessions)
+        .any(|session| ended(session.over));
     !news && !facts.procs[writer].was_hindered(since.saturating_sub(10 * SECOND), facts.now)
 }
 
@@ -147,9 +169,14 @@ mod tests {
                 .map(|(id, owner)| (PartitionId::new(id), WorkerId::new(owner)))
                 .collect(),
             release: Vec::new(),
+            added: Vec::new(),
             nonce: Nonce(0),
         };
-        bench.write(0, Key::Assignment(to.id.clone()), Some(Record::Assignment(Arc::new(record))))
+        bench.write(
+            0,
+            Key::Assignment(to.id.clone()),
+            Some(Record::Assignment(Arc::new(record))),
+        )
     }
 
     fn stable(bench: &mut Bench<PlanCovers>, unserved: &[(&str, &str)]) -> Verdict {
@@ -167,6 +194,7 @@ mod tests {
                 .iter()
                 .map(|(id, why)| (PartitionId::new(id), (*why).to_owned()))
                 .collect(),
+            added: Vec::new(),
             fingerprint: Fingerprint {
                 partitions: 0,
                 strategy: "fair_share".into(),

@@ -13,9 +13,15 @@ impl Invariant for PoisonEnds {
     }
 
     fn see(&mut self, facts: &Facts, seen: &Seen<'_>) -> Verdict {
-        let Seen::CallLost { proc, job } = seen else { return Ok(()) };
-        let Some(index) = facts.setup.index_of(&job.partition) else { return Ok(()) };
-        let Some(message) = facts.partitions[index].message(job.message.offset) else { return Ok(()) };
+        let Seen::CallLost { proc, job } = seen else {
+            return Ok(());
+        };
+        let Some(index) = facts.setup.index_of(&job.partition) else {
+            return Ok(());
+        };
+        let Some(message) = facts.partitions[index].message(job.message.offset) else {
+            return Ok(());
+        };
         let allowed = facts.setup.config.jetstream.max_deliver + 1;
         if message.kills <= allowed {
             return Ok(());
@@ -37,13 +43,21 @@ mod tests {
     fn a_circle_of_crashes_is_caught() {
         let mut bench = Bench::new(PoisonEnds);
         bench.start(1);
-        let seen = Seen::Published { partition: 0, offset: Offset(0), key: 0, killer: true };
+        let seen = Seen::Published {
+            partition: 0,
+            offset: Offset(0),
+            key: 0,
+            killer: true,
+        };
         bench.see(seen).expect("fine");
         for kill in 1..=5 {
             bench.handle(0, "p00", 0).expect("fine");
             let job = bench.job("p00", 0);
             // The default of `max_deliver` is 3.
-            assert_eq!(bench.see(Seen::CallLost { proc: 0, job: &job }).is_ok(), kill <= 4);
+            assert_eq!(
+                bench.see(Seen::CallLost { proc: 0, job: &job }).is_ok(),
+                kill <= 4
+            );
         }
     }
 }

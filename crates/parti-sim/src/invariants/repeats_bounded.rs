@@ -25,16 +25,29 @@ impl Invariant for RepeatsBounded {
     }
 
     fn see(&mut self, facts: &Facts, seen: &Seen<'_>) -> Verdict {
-        let Seen::Acted { proc, action: Action::Handle(job), .. } = seen else { return Ok(()) };
+        let Seen::Acted {
+            proc,
+            action: Action::Handle(job),
+            ..
+        } = seen
+        else {
+            return Ok(());
+        };
         if facts.setup.config.processing.ordering != Ordering::Partition {
             return Ok(());
         }
-        let Some(index) = facts.setup.index_of(&job.partition) else { return Ok(()) };
-        let Some(message) = facts.partitions[index].message(job.message.offset) else { return Ok(()) };
+        let Some(index) = facts.setup.index_of(&job.partition) else {
+            return Ok(());
+        };
+        let Some(message) = facts.partitions[index].message(job.message.offset) else {
+            return Ok(());
+        };
         let interval = micros(facts.setup.config.checkpoint_flush_interval);
         for done in message.completions.iter().filter(|done| done.reported) {
             let before = &facts.procs[done.proc];
-            let Some(cut_off) = before.ends.iter().find(|end| **end >= done.started) else { continue };
+            let Some(cut_off) = before.ends.iter().find(|end| **end >= done.started) else {
+                continue;
+            };
             let unflushed = cut_off.saturating_sub(done.at);
             let allowed = interval * 102 / 100 + SLACK;
             if unflushed > allowed && !before.was_hindered(done.at, *cut_off) {
@@ -64,7 +77,11 @@ mod tests {
         if hindered {
             let until = bench.now + SECOND;
             bench
-                .see(Seen::StoreTrouble { machine: None, until, harmless: true })
+                .see(Seen::StoreTrouble {
+                    machine: None,
+                    until,
+                    harmless: true,
+                })
                 .expect("trouble breaks nothing");
         }
         bench.crash(0);
@@ -73,8 +90,14 @@ mod tests {
 
     #[test]
     fn a_repeat_of_what_should_be_flushed_is_caught() {
-        crashed_after(9, false).handle(1, "p00", 0).expect("not flushed yet");
-        crashed_after(11, false).handle(1, "p00", 0).expect_err("flushed long ago");
-        crashed_after(11, true).handle(1, "p00", 0).expect("the store was away");
+        crashed_after(9, false)
+            .handle(1, "p00", 0)
+            .expect("not flushed yet");
+        crashed_after(11, false)
+            .handle(1, "p00", 0)
+            .expect_err("flushed long ago");
+        crashed_after(11, true)
+            .handle(1, "p00", 0)
+            .expect("the store was away");
     }
 }

@@ -16,14 +16,26 @@ impl Invariant for SessionEndsByWrite {
     }
 
     fn see(&mut self, facts: &Facts, seen: &Seen<'_>) -> Verdict {
-        let Seen::Wrote { proc, revision, key: Key::Worker(id), old: Some(old), new, .. } = seen else {
+        let Seen::Wrote {
+            proc,
+            revision,
+            key: Key::Worker(id),
+            old: Some(old),
+            new,
+            ..
+        } = seen
+        else {
             return Ok(());
         };
-        let Record::Worker(before) = &old.record else { return Ok(()) };
+        let Record::Worker(before) = &old.record else {
+            return Ok(());
+        };
         let life = before.incarnation_at(old.revision);
         let Some(new) = new else {
             if !before.status.is_over() {
-                return Err(format!("process {proc} deleted the live session of {id} ({life:?})"));
+                return Err(format!(
+                    "process {proc} deleted the live session of {id} ({life:?})"
+                ));
             }
             let named = facts.setup.partitions.iter().find(|partition| {
                 let record = facts.partition_record(&partition.id);
@@ -37,7 +49,9 @@ impl Invariant for SessionEndsByWrite {
                 None => Ok(()),
             };
         };
-        let Record::Worker(after) = new else { return Ok(()) };
+        let Record::Worker(after) = new else {
+            return Ok(());
+        };
         let next = after.incarnation_at(*revision);
         if next != life && !before.status.is_over() {
             return Err(format!(
@@ -46,7 +60,9 @@ impl Invariant for SessionEndsByWrite {
             ));
         }
         if next == life && before.status.is_over() && !after.status.is_over() {
-            return Err(format!("process {proc} revived {id} ({life:?}), whose session was over"));
+            return Err(format!(
+                "process {proc} revived {id} ({life:?}), whose session was over"
+            ));
         }
         Ok(())
     }
@@ -67,7 +83,9 @@ mod tests {
         let mut bench = Bench::new(SessionEndsByWrite);
         bench.start(2);
         let b = bench.claim(0, "worker-0");
-        bench.session(0, &b, |record| record.status = SessionStatus::Goodbye).expect("it goes");
+        bench
+            .session(0, &b, |record| record.status = SessionStatus::Goodbye)
+            .expect("it goes");
         bench.try_claim(1, "worker-0").expect("it is over");
         assert_eq!(a.id, b.id);
     }
@@ -86,8 +104,12 @@ mod tests {
         bench.start(2);
         let a = bench.claim(0, "worker-0");
         bench.take(0, "p01", &a, 1).expect("fine");
-        bench.session(1, &a, |record| record.status = SessionStatus::Evicted).expect("silent");
-        bench.delete(1, Key::Worker(a.id)).expect_err("p01 still names it");
+        bench
+            .session(1, &a, |record| record.status = SessionStatus::Evicted)
+            .expect("silent");
+        bench
+            .delete(1, Key::Worker(a.id))
+            .expect_err("p01 still names it");
     }
 
     #[test]
@@ -95,7 +117,11 @@ mod tests {
         let mut bench = Bench::new(SessionEndsByWrite);
         bench.start(2);
         let a = bench.claim(0, "worker-0");
-        bench.session(1, &a, |record| record.status = SessionStatus::Evicted).expect("silent");
-        bench.session(0, &a, |record| record.status = SessionStatus::Live).expect_err("too late");
+        bench
+            .session(1, &a, |record| record.status = SessionStatus::Evicted)
+            .expect("silent");
+        bench
+            .session(0, &a, |record| record.status = SessionStatus::Live)
+            .expect_err("too late");
     }
 }

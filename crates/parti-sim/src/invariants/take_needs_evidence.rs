@@ -16,7 +16,9 @@ impl Invariant for TakeNeedsEvidence {
         let Some((proc, partition, Some(before), after)) = partition_write(seen) else {
             return Ok(());
         };
-        let Some((id, incarnation)) = &before.owner else { return Ok(()) };
+        let Some((id, incarnation)) = &before.owner else {
+            return Ok(());
+        };
         if after.epoch == before.epoch {
             return Ok(());
         }
@@ -66,7 +68,9 @@ mod tests {
         let a = bench.claim(0, "worker-0");
         let b = bench.claim(1, "worker-1");
         bench.take(0, "p00", &a, 1).expect("nobody had it");
-        bench.session(1, &a, |record| record.status = SessionStatus::Evicted).expect("silent");
+        bench
+            .session(1, &a, |record| record.status = SessionStatus::Evicted)
+            .expect("silent");
         bench.take(1, "p00", &b, 2).expect("a is over");
     }
 
@@ -77,7 +81,9 @@ mod tests {
         let a = bench.claim(0, "worker-0");
         let b = bench.claim(1, "worker-1");
         bench.take(0, "p00", &a, 1).expect("nobody had it");
-        bench.delete(1, parti_core::key::Key::Worker(a.id.clone())).expect("not this promise");
+        bench
+            .delete(1, parti_core::key::Key::Worker(a.id.clone()))
+            .expect("not this promise");
         bench.take(1, "p00", &b, 2).expect_err("no evidence");
     }
 }

@@ -15,12 +15,22 @@ impl Invariant for UniqueId {
     }
 
     fn see(&mut self, facts: &Facts, seen: &Seen<'_>) -> Verdict {
-        let Seen::Acted { proc, action: Action::Report(Report::Claimed(id, life)), .. } = seen else {
+        let Seen::Acted {
+            proc,
+            action: Action::Report(Report::Claimed(id, life)),
+            ..
+        } = seen
+        else {
             return Ok(());
         };
         let claimed = facts.procs[*proc].sessions.iter();
-        if !claimed.clone().any(|session| session.id == *id && session.incarnation == *life) {
-            return Err(format!("process {proc} says it is {id} ({life:?}), but never claimed that"));
+        if !claimed
+            .clone()
+            .any(|session| session.id == *id && session.incarnation == *life)
+        {
+            return Err(format!(
+                "process {proc} says it is {id} ({life:?}), but never claimed that"
+            ));
         }
         let other = facts
             .procs
@@ -30,12 +40,16 @@ impl Invariant for UniqueId {
             .flat_map(|(other, facts)| facts.sessions.iter().map(move |session| (other, session)))
             .find(|(_, session)| session.id == *id && session.over.is_none());
         match other {
-            Some((other, session)) if facts.session_record(id).is_some_and(|(record, recorded)| {
-                !record.status.is_over() && recorded == *life && session.incarnation < recorded
-            }) => Err(format!(
-                "process {proc} is {id} ({life:?}), but process {other} was never ended as {:?}",
-                session.incarnation
-            )),
+            Some((other, session))
+                if facts.session_record(id).is_some_and(|(record, recorded)| {
+                    !record.status.is_over() && recorded == *life && session.incarnation < recorded
+                }) =>
+            {
+                Err(format!(
+                    "process {proc} is {id} ({life:?}), but process {other} was never ended as {:?}",
+                    session.incarnation
+                ))
+            }
             _ => Ok(()),
         }
     }
@@ -53,9 +67,15 @@ mod tests {
         let mut bench = Bench::new(UniqueId);
         bench.start(1);
         let a = bench.claim(0, "worker-0");
-        bench.report(0, Report::Claimed(a.id.clone(), a.incarnation)).expect("it did");
-        bench.report(0, Report::Claimed(a.id, Incarnation(77))).expect_err("another life");
-        bench.report(0, Report::Claimed(WorkerId::new("worker-9"), a.incarnation)).expect_err("another id");
+        bench
+            .report(0, Report::Claimed(a.id.clone(), a.incarnation))
+            .expect("it did");
+        bench
+            .report(0, Report::Claimed(a.id, Incarnation(77)))
+            .expect_err("another life");
+        bench
+            .report(0, Report::Claimed(WorkerId::new("worker-9"), a.incarnation))
+            .expect_err("another id");
     }
 
     #[test]
@@ -64,7 +84,9 @@ mod tests {
         bench.start(2);
         bench.claim(0, "worker-0");
         let b = bench.claim(1, "worker-0");
-        bench.report(1, Report::Claimed(b.id, b.incarnation)).expect_err("process 0 was never ended");
+        bench
+            .report(1, Report::Claimed(b.id, b.incarnation))
+            .expect_err("process 0 was never ended");
     }
 
     #[test]
@@ -72,8 +94,12 @@ mod tests {
         let mut bench = Bench::new(UniqueId);
         bench.start(2);
         let a = bench.claim(0, "worker-0");
-        bench.session(0, &a, |record| record.status = SessionStatus::Goodbye).expect("it goes");
+        bench
+            .session(0, &a, |record| record.status = SessionStatus::Goodbye)
+            .expect("it goes");
         let b = bench.claim(1, "worker-0");
-        bench.report(1, Report::Claimed(b.id, b.incarnation)).expect("process 0 said goodbye");
+        bench
+            .report(1, Report::Claimed(b.id, b.incarnation))
+            .expect("process 0 said goodbye");
     }
 }

@@ -25,17 +25,34 @@ impl Invariant for UniqueLeader {
 
     fn see(&mut self, _facts: &Facts, seen: &Seen<'_>) -> Verdict {
         match seen {
-            Seen::Acted { proc, action: Action::Report(Report::Leading(Some(term))), .. } => {
+            Seen::Acted {
+                proc,
+                action: Action::Report(Report::Leading(Some(term))),
+                ..
+            } => {
                 let first = *self.terms.entry(*term).or_insert(*proc);
                 if first == *proc {
                     return Ok(());
                 }
-                Err(format!("process {proc} leads in term {term}, which is process {first}'s"))
+                Err(format!(
+                    "process {proc} leads in term {term}, which is process {first}'s"
+                ))
             }
-            Seen::Wrote { proc, key: Key::Leader, new: None, .. } => {
-                Err(format!("process {proc} deleted the leader's record: terms would start anew"))
-            }
-            Seen::Wrote { proc, key: Key::Leader, old: Some(old), new: Some(new), .. } => {
+            Seen::Wrote {
+                proc,
+                key: Key::Leader,
+                new: None,
+                ..
+            } => Err(format!(
+                "process {proc} deleted the leader's record: terms would start anew"
+            )),
+            Seen::Wrote {
+                proc,
+                key: Key::Leader,
+                old: Some(old),
+                new: Some(new),
+                ..
+            } => {
                 let (Record::Leader(before), Record::Leader(after)) = (&old.record, new) else {
                     return Ok(());
                 };
@@ -56,17 +73,22 @@ impl Invariant for UniqueLeader {
         if facts.setup.config.coordination != Coordination::Leader {
             return Ok(());
         }
-        let Some(Record::Leader(record)) = facts.records.get(&Key::Leader).map(|found| &found.record)
+        let Some(Record::Leader(record)) =
+            facts.records.get(&Key::Leader).map(|found| &found.record)
         else {
             return Err("there is no leader's record".into());
         };
-        let Some((id, life)) = &record.holder else { return Err("nobody leads".into()) };
+        let Some((id, life)) = &record.holder else {
+            return Err("nobody leads".into());
+        };
         let leader = facts
             .members()
             .find(|(_, session)| session.id == *id && session.incarnation == *life)
             .map(|(proc, _)| proc);
         let Some(leader) = leader else {
-            return Err(format!("the record names {id} ({life:?}) as leader, which is gone"));
+            return Err(format!(
+                "the record names {id} ({life:?}) as leader, which is gone"
+            ));
         };
         let leading: Vec<(Proc, Option<Term>)> = facts
             .procs
@@ -78,7 +100,10 @@ impl Invariant for UniqueLeader {
         if leading == [(leader, Some(record.term))] {
             return Ok(());
         }
-        Err(format!("the record names process {leader} in term {}, but {leading:?} lead", record.term))
+        Err(format!(
+            "the record names process {leader} in term {}, but {leading:?} lead",
+            record.term
+        ))
     }
 }
 
@@ -92,7 +117,12 @@ mod tests {
 
     fn lead(bench: &mut Bench<UniqueLeader>, proc: Proc, session: &Session, term: u64) -> Verdict {
         let holder = Some((session.id.clone(), session.incarnation));
-        let record = LeaderRecord { holder, term: Term(term), beat: 0, nonce: Nonce(0) };
+        let record = LeaderRecord {
+            holder,
+            term: Term(term),
+            beat: 0,
+            nonce: Nonce(0),
+        };
         bench.write(proc, Key::Leader, Some(Record::Leader(Arc::new(record))))
     }
 
@@ -100,10 +130,18 @@ mod tests {
     fn two_leaders_of_one_term_are_caught() {
         let mut bench = Bench::new(UniqueLeader::default());
         bench.start(2);
-        bench.report(0, Report::Leading(Some(Term(1)))).expect("the first");
-        bench.report(0, Report::Leading(Some(Term(1)))).expect("the same one");
-        bench.report(1, Report::Leading(Some(Term(2)))).expect("another term");
-        bench.report(1, Report::Leading(Some(Term(1)))).expect_err("that is process 0's");
+        bench
+            .report(0, Report::Leading(Some(Term(1))))
+            .expect("the first");
+        bench
+            .report(0, Report::Leading(Some(Term(1))))
+            .expect("the same one");
+        bench
+            .report(1, Report::Leading(Some(Term(2))))
+            .expect("another term");
+        bench
+            .report(1, Report::Leading(Some(Term(1))))
+            .expect_err("that is process 0's");
     }
 
     #[test]
@@ -114,7 +152,9 @@ mod tests {
         lead(&mut bench, 0, &a, 1).expect("the first");
         lead(&mut bench, 0, &a, 1).expect("a renewal");
         lead(&mut bench, 1, &b, 1).expect_err("the same term");
-        bench.delete(0, Key::Leader).expect_err("terms would start anew");
+        bench
+            .delete(0, Key::Leader)
+            .expect_err("terms would start anew");
     }
 
     #[test]
@@ -125,10 +165,14 @@ mod tests {
         let (a, b) = (bench.claim(0, "worker-0"), bench.claim(1, "worker-1"));
         lead(&mut bench, 0, &a, 1).expect("the first");
         bench.settled().expect_err("it does not know yet");
-        bench.report(0, Report::Leading(Some(Term(1)))).expect("now it does");
+        bench
+            .report(0, Report::Leading(Some(Term(1))))
+            .expect("now it does");
         bench.settled().expect("one leader");
         lead(&mut bench, 1, &b, 2).expect("the next");
-        bench.report(1, Report::Leading(Some(Term(2)))).expect("it knows");
+        bench
+            .report(1, Report::Leading(Some(Term(2))))
+            .expect("it knows");
         bench.settled().expect_err("the old one has not given up");
         bench.report(0, Report::Leading(None)).expect("it gives up");
         bench.settled().expect("one leader");

@@ -17,10 +17,25 @@ impl Invariant for ZeroRepeats {
     }
 
     fn see(&mut self, facts: &Facts, seen: &Seen<'_>) -> Verdict {
-        let Seen::Acted { proc, action: Action::Handle(job), .. } = seen else { return Ok(()) };
-        let Some(index) = facts.setup.index_of(&job.partition) else { return Ok(()) };
-        let Some(message) = facts.partitions[index].message(job.message.offset) else { return Ok(()) };
-        match message.completions.iter().find(|completion| !may_repeat(facts, completion)) {
+        let Seen::Acted {
+            proc,
+            action: Action::Handle(job),
+            ..
+        } = seen
+        else {
+            return Ok(());
+        };
+        let Some(index) = facts.setup.index_of(&job.partition) else {
+            return Ok(());
+        };
+        let Some(message) = facts.partitions[index].message(job.message.offset) else {
+            return Ok(());
+        };
+        match message
+            .completions
+            .iter()
+            .find(|completion| !may_repeat(facts, completion))
+        {
             Some(completion) => Err(format!(
                 "process {proc} dispatched {}/{} under epoch {}, which process {} had done at {} µs, \
                  without a crash or a lost session in between",
@@ -36,7 +51,9 @@ fn may_repeat(facts: &Facts, completion: &Completion) -> bool {
     if !completion.reported || proc.ends.iter().any(|end| *end >= completion.started) {
         return true;
     }
-    let (Life::Ended(ended), Some(asked)) = (proc.life, proc.stop_asked) else { return false };
+    let (Life::Ended(ended), Some(asked)) = (proc.life, proc.stop_asked) else {
+        return false;
+    };
     // Its shutdown timeout, on a clock that may run fast.
     let timeout = micros(facts.setup.config.shutdown_timeout) * 97 / 100;
     ended >= asked + timeout
@@ -61,7 +78,9 @@ mod tests {
     #[test]
     fn a_repeat_without_a_reason_is_caught() {
         handled_once().handle(1, "p00", 0).expect_err("no reason");
-        handled_once().handle(0, "p00", 0).expect_err("no reason for the same one either");
+        handled_once()
+            .handle(0, "p00", 0)
+            .expect_err("no reason for the same one either");
     }
 
     #[test]
@@ -71,7 +90,9 @@ mod tests {
         bench.handle(1, "p00", 0).expect("process 0 crashed");
         let mut bench = handled_once();
         bench.report(0, Report::SessionLost).expect("fine");
-        bench.handle(1, "p00", 0).expect("process 0 lost its session");
+        bench
+            .handle(1, "p00", 0)
+            .expect("process 0 lost its session");
     }
 
     #[test]
@@ -80,7 +101,12 @@ mod tests {
             let mut bench = handled_once();
             bench.see(Seen::StopAsked { proc: 0 }).expect("fine");
             bench.pass(seconds * 1_000_000);
-            bench.see(Seen::Ended { proc: 0, result: &Ok(()) }).expect("fine");
+            bench
+                .see(Seen::Ended {
+                    proc: 0,
+                    result: &Ok(()),
+                })
+                .expect("fine");
             assert_eq!(bench.handle(1, "p00", 0).is_ok(), fine, "{seconds} s");
         }
     }

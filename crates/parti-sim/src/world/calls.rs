@@ -33,7 +33,8 @@ impl World {
     pub(super) fn call(&mut self, proc: Proc, job: Job) {
         let nature = self.nature_of(&job);
         let handlers = self.setup.handlers;
-        let mut length = handlers.fastest + self.lots.below(handlers.slowest - handlers.fastest + 1);
+        let mut length =
+            handlers.fastest + self.lots.below(handlers.slowest - handlers.fastest + 1);
         if let Nature::Slow(slow) = nature {
             length += slow;
         }
@@ -43,8 +44,15 @@ impl World {
         }
         self.serial += 1;
         let number = self.serial;
-        self.procs[proc].calls.push(Running { number, job, nature });
-        self.queue.push(self.now + length, Happening::CallEnds { proc, call: number });
+        self.procs[proc].calls.push(Running {
+            number,
+            job,
+            nature,
+        });
+        self.queue.push(
+            self.now + length,
+            Happening::CallEnds { proc, call: number },
+        );
     }
 
     fn nature_of(&self, job: &Job) -> Nature {
@@ -64,7 +72,13 @@ impl World {
             process.held_calls.push(call);
             return;
         }
-        let Some(found) = process.calls.iter().position(|running| running.number == call) else { return };
+        let Some(found) = process
+            .calls
+            .iter()
+            .position(|running| running.number == call)
+        else {
+            return;
+        };
         if matches!(process.calls[found].nature, Nature::Kills) {
             let restart_after = self.lots.between(200 * MILLI, 3 * SECOND);
             self.crash(proc, Some(restart_after));
@@ -74,13 +88,35 @@ impl World {
         let result = match nature {
             Nature::Fails { times, panics } if job.attempt <= times => {
                 let why = Arc::from("as it was made to");
-                if panics { HandlerResult::Panicked(why) } else { HandlerResult::Failed(why) }
+                if panics {
+                    HandlerResult::Panicked(why)
+                } else {
+                    HandlerResult::Failed(why)
+                }
             }
             _ => HandlerResult::Done,
         };
-        self.jury.see(self.now, Seen::CallEnded { proc, job: &job, result: &result, reported: true });
-        let Job { partition, epoch, message, .. } = job;
-        let event = Event::Handled { partition, epoch, offset: message.offset, result };
+        self.jury.see(
+            self.now,
+            Seen::CallEnded {
+                proc,
+                job: &job,
+                result: &result,
+                reported: true,
+            },
+        );
+        let Job {
+            partition,
+            epoch,
+            message,
+            ..
+        } = job;
+        let event = Event::Handled {
+            partition,
+            epoch,
+            offset: message.offset,
+            result,
+        };
         self.deliver(proc, event);
     }
 
@@ -94,7 +130,12 @@ impl World {
             };
             if succeeds && self.lots.chance(0.4) {
                 let result = HandlerResult::Done;
-                let seen = Seen::CallEnded { proc, job: &job, result: &result, reported: false };
+                let seen = Seen::CallEnded {
+                    proc,
+                    job: &job,
+                    result: &result,
+                    reported: false,
+                };
                 self.jury.see(self.now, seen);
             } else {
                 self.jury.see(self.now, Seen::CallLost { proc, job: &job });

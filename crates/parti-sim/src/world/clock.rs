@@ -18,7 +18,10 @@ const MILLION: i64 = 1_000_000;
 
 impl Clock {
     pub fn of(machine: &Machine) -> Self {
-        Self { offset: machine.offset, ppm: machine.ppm }
+        Self {
+            offset: machine.offset,
+            ppm: machine.ppm,
+        }
     }
 
     /// What the clock shows when the world's time is `now`.
@@ -53,7 +56,10 @@ mod tests {
     #[test]
     fn a_deadline_is_reached_at_the_first_moment_that_shows_it() {
         for ppm in [-20_000, -7, 0, 13, 20_000] {
-            let clock = Clock { offset: 123_456, ppm };
+            let clock = Clock {
+                offset: 123_456,
+                ppm,
+            };
             for local in [123_456, 123_457, 5_000_000, 61_000_003] {
                 let at = clock.global(Time(local));
                 assert!(clock.local(at) >= Time(local), "ppm {ppm}");
@@ -64,7 +70,10 @@ mod tests {
 
     #[test]
     fn a_fast_clock_is_ahead_by_its_rate() {
-        let clock = Clock { offset: 0, ppm: 20_000 };
+        let clock = Clock {
+            offset: 0,
+            ppm: 20_000,
+        };
         assert_eq!(clock.local(1_000_000), Time(1_020_000));
         assert_eq!(clock.span(Duration::from_micros(1_020_000)), 1_000_000);
     }

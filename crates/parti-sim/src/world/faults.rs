@@ -34,22 +34,36 @@ impl World {
     /// Inflicts a fault; false if there was nothing to inflict it on.
     fn inflict(&mut self, fault: Fault) -> bool {
         match fault {
-            Fault::Crash { machine, restart_after } => {
-                let Some(proc) = self.running_on(machine) else { return false };
+            Fault::Crash {
+                machine,
+                restart_after,
+            } => {
+                let Some(proc) = self.running_on(machine) else {
+                    return false;
+                };
                 self.crash(proc, restart_after);
             }
             Fault::Pause { machine, length } => {
-                let Some(proc) = self.running_on(machine) else { return false };
+                let Some(proc) = self.running_on(machine) else {
+                    return false;
+                };
                 self.pause(proc, length);
             }
             Fault::Suspend { machine, length } => {
-                let Some(proc) = self.running_on(machine) else { return false };
+                let Some(proc) = self.running_on(machine) else {
+                    return false;
+                };
                 self.pause(proc, length);
                 self.break_watches(machine, length);
                 self.cut_source(machine, length);
             }
-            Fault::Stop { machine, restart_after } => {
-                let Some(proc) = self.running_on(machine) else { return false };
+            Fault::Stop {
+                machine,
+                restart_after,
+            } => {
+                let Some(proc) = self.running_on(machine) else {
+                    return false;
+                };
                 self.ask_to_stop(proc, restart_after);
             }
             Fault::Join { machine } => {
@@ -59,18 +73,38 @@ impl World {
                 self.start(machine, None);
             }
             Fault::Twin { machine } => return self.start_twin(machine),
-            Fault::CrashAtWrite { victim, kind, nth, before, restart_after } => {
-                self.traps.push(Trap { victim, kind, left: nth, before, restart_after });
+            Fault::CrashAtWrite {
+                victim,
+                kind,
+                nth,
+                before,
+                restart_after,
+            } => {
+                self.traps.push(Trap {
+                    victim,
+                    kind,
+                    left: nth,
+                    before,
+                    restart_after,
+                });
             }
-            Fault::SlowHandlers { machine, length, delay } => {
+            Fault::SlowHandlers {
+                machine,
+                length,
+                delay,
+            } => {
                 self.links[machine].slow_handlers = Until::new(self.now + length, delay);
             }
             Fault::ClockJump { machine } => {
-                let Some(proc) = self.running_on(machine) else { return false };
+                let Some(proc) = self.running_on(machine) else {
+                    return false;
+                };
                 self.deliver(proc, Event::ClockJumped);
             }
             Fault::Refresh { machine } => {
-                let Some(proc) = self.running_on(machine) else { return false };
+                let Some(proc) = self.running_on(machine) else {
+                    return false;
+                };
                 self.deliver(proc, Event::RefreshPartitions);
             }
             Fault::ReplaceStore => self.lose_store(None),
@@ -93,15 +127,28 @@ impl World {
                 let spare = self.setup.ttl().saturating_sub(2 * self.setup.heartbeat()) / 3;
                 self.trouble(Some(machine), length, length <= spare);
             }
-            Fault::SlowStore { machine, length, delay } => {
+            Fault::SlowStore {
+                machine,
+                length,
+                delay,
+            } => {
                 self.links[machine].slow = Until::new(now + length, delay);
                 self.trouble(Some(machine), length + delay, false);
             }
-            Fault::LossyStore { machine, length, percent } => {
+            Fault::LossyStore {
+                machine,
+                length,
+                percent,
+            } => {
                 self.links[machine].lossy = Until::new(now + length, percent);
                 self.trouble(Some(machine), length, false);
             }
-            Fault::LateWrites { machine, length, percent, by } => {
+            Fault::LateWrites {
+                machine,
+                length,
+                percent,
+                by,
+            } => {
                 self.links[machine].late = Until::new(now + length, (percent, by));
                 self.trouble(Some(machine), length + by, false);
             }
@@ -122,14 +169,20 @@ impl World {
                 self.links[machine].twice = Until::new(now + length, ());
                 self.trouble(Some(machine), length, false);
             }
-            Fault::DelayWatches { machine, length, delay } => {
+            Fault::DelayWatches {
+                machine,
+                length,
+                delay,
+            } => {
                 self.links[machine].lagging = Until::new(now + length, delay);
                 self.trouble(Some(machine), length + delay, false);
             }
             Fault::SourceDown { machine, length } => self.cut_source(machine, length),
             Fault::ConsumerLeaderChange { machine } => return self.change_consumer_leader(machine),
             Fault::LaggingReplica { behind, .. } => {
-                let Some(stream) = self.source.as_stream() else { return false };
+                let Some(stream) = self.source.as_stream() else {
+                    return false;
+                };
                 stream.set_replica_lag(behind);
             }
             _ => return false,
@@ -140,27 +193,51 @@ impl World {
     /// Tells the jury; what was asked before may be hurt a little longer.
     fn trouble(&mut self, machine: Option<usize>, length: Micros, harmless: bool) {
         let until = self.now + length + SECOND;
-        self.jury.see(self.now, Seen::StoreTrouble { machine, until, harmless });
+        self.jury.see(
+            self.now,
+            Seen::StoreTrouble {
+                machine,
+                until,
+                harmless,
+            },
+        );
     }
 
     fn change_consumer_leader(&mut self, machine: usize) -> bool {
-        let Some(proc) = self.running_on(machine) else { return false };
+        let Some(proc) = self.running_on(machine) else {
+            return false;
+        };
         let durable = self.procs[proc].durable.clone();
         let (now, lots) = (self.now, &mut self.lots);
-        let Some(stream) = self.source.as_stream() else { return false };
+        let Some(stream) = self.source.as_stream() else {
+            return false;
+        };
         stream.leader_change(now, &durable, lots);
         self.pump_source();
         true
     }
 
     fn start_twin(&mut self, machine: usize) -> bool {
-        let Some(proc) = self.running_on(machine) else { return false };
+        let Some(proc) = self.running_on(machine) else {
+            return false;
+        };
         let worker = self.procs[proc].worker.as_ref();
         let number = worker.and_then(|worker| {
-            worker.id()?.as_str().rsplit('-').next()?.parse::<u64>().ok()
+            worker
+                .id()?
+                .as_str()
+                .rsplit('-')
+                .next()?
+                .parse::<u64>()
+                .ok()
         });
-        let free = self.links.iter().position(|link| link.running.is_none() && !link.starting);
-        let (Some(number), Some(free)) = (number, free) else { return false };
+        let free = self
+            .links
+            .iter()
+            .position(|link| link.running.is_none() && !link.starting);
+        let (Some(number), Some(free)) = (number, free) else {
+            return false;
+        };
         self.start(free, Some(number));
         true
     }
@@ -170,7 +247,9 @@ impl World {
         if self.traps.is_empty() {
             return;
         }
-        let Some(kind) = WriteKind::of(&write.key) else { return };
+        let Some(kind) = WriteKind::of(&write.key) else {
+            return;
+        };
         for number in (0..self.traps.len()).rev() {
             let trap = &mut self.traps[number];
             if trap.kind != kind || trap.before != before {
@@ -191,7 +270,10 @@ impl World {
         let facts = &self.jury.facts;
         let holder = |owner: &(WorkerId, Incarnation)| facts.holder(&owner.0, owner.1);
         let named = |id: &WorkerId| {
-            facts.members().find(|(_, session)| session.id == *id).map(|(proc, _)| proc)
+            facts
+                .members()
+                .find(|(_, session)| session.id == *id)
+                .map(|(proc, _)| proc)
         };
         match who {
             Victim::Writer => Some(writer),
@@ -205,7 +287,9 @@ impl World {
                 _ => Some(writer),
             },
             Victim::OldOwner => match (&write.key, &write.value) {
-                (Key::Partition(id), _) => facts.partition_record(id)?.owner.as_ref().and_then(holder),
+                (Key::Partition(id), _) => {
+                    facts.partition_record(id)?.owner.as_ref().and_then(holder)
+                }
                 (_, Some(Record::Assignment(record))) => named(&record.prepare.first()?.1),
                 _ => Some(writer),
             },

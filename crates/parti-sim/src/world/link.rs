@@ -58,7 +58,11 @@ pub(super) struct Link {
 impl Link {
     /// Everything is well again.
     pub fn heal(&mut self) {
-        *self = Link { running: self.running, starting: self.starting, ..Link::default() };
+        *self = Link {
+            running: self.running,
+            starting: self.starting,
+            ..Link::default()
+        };
     }
 }
 

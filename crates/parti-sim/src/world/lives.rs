@@ -67,8 +67,13 @@ impl World {
         let place = self.setup.machines[machine];
         let preferred = preferred.or(place.preferred);
         let seed = self.lots.next_u64();
-        let worker =
-            Machine::new(&self.setup, self.strategy.clone(), self.source.identity(), preferred, seed);
+        let worker = Machine::new(
+            &self.setup,
+            self.strategy.clone(),
+            self.source.identity(),
+            preferred,
+            seed,
+        );
         self.serial += 1;
         self.procs.push(Process {
             machine,
@@ -92,14 +97,18 @@ impl World {
             restart_after: None,
         });
         self.links[machine].running = Some(proc);
-        self.trace.say(self.now, || format!("process {proc} starts on machine {machine}"));
+        self.trace.say(self.now, || {
+            format!("process {proc} starts on machine {machine}")
+        });
         self.jury.see(self.now, Seen::Started { machine });
         self.handle(proc, Event::Start);
     }
 
     pub(super) fn set_timer(&mut self, proc: Proc) {
         let process = &mut self.procs[proc];
-        let Some(worker) = &process.worker else { return };
+        let Some(worker) = &process.worker else {
+            return;
+        };
         let deadline = worker.next_deadline();
         if deadline == Time::NEVER {
             return;
@@ -121,7 +130,9 @@ impl World {
         if process.paused {
             return;
         }
-        let Some(worker) = &process.worker else { return };
+        let Some(worker) = &process.worker else {
+            return;
+        };
         if process.clock.local(self.now) >= worker.next_deadline() {
             self.handle(proc, Event::Tick);
         } else {
@@ -137,7 +148,13 @@ impl World {
         } else {
             Err(Arc::from("the list is not available"))
         };
-        self.queue.push(at, Happening::Deliver { proc, event: Event::Partitions(list) });
+        self.queue.push(
+            at,
+            Happening::Deliver {
+                proc,
+                event: Event::Partitions(list),
+            },
+        );
     }
 
     pub(super) fn reported(&mut self, proc: Proc, report: &Report) {
@@ -160,9 +177,12 @@ impl World {
             return;
         }
         self.procs[proc].paused = true;
-        self.trace.say(self.now, || format!("process {proc} stands still for {length} µs"));
+        self.trace.say(self.now, || {
+            format!("process {proc} stands still for {length} µs")
+        });
         self.jury.see(self.now, Seen::Paused { proc });
-        self.queue.push(self.now + length, Happening::Resume { proc });
+        self.queue
+            .push(self.now + length, Happening::Resume { proc });
     }
 
     pub(super) fn resume(&mut self, proc: Proc) {
@@ -173,7 +193,8 @@ impl World {
         process.paused = false;
         let inbox = std::mem::take(&mut process.inbox);
         let held = std::mem::take(&mut process.held_calls);
-        self.trace.say(self.now, || format!("process {proc} goes on"));
+        self.trace
+            .say(self.now, || format!("process {proc} goes on"));
         self.jury.see(self.now, Seen::Resumed { proc });
         // Whether timers or messages come first is the scheduler's whim.
         let timers_first = self.lots.chance(0.5);
@@ -203,7 +224,8 @@ impl World {
             return;
         }
         self.procs[proc].restart_after = restart_after;
-        self.trace.say(self.now, || format!("process {proc} is asked to stop"));
+        self.trace
+            .say(self.now, || format!("process {proc} is asked to stop"));
         self.jury.see(self.now, Seen::StopAsked { proc });
         self.deliver(proc, Event::Stop);
     }
@@ -213,7 +235,8 @@ impl World {
         if !self.is_running(proc) {
             return;
         }
-        self.trace.say(self.now, || format!("process {proc} is killed"));
+        self.trace
+            .say(self.now, || format!("process {proc} is killed"));
         self.cut_calls(proc);
         self.jury.see(self.now, Seen::Crashed { proc });
         self.gone(proc, restart_after);
@@ -224,7 +247,8 @@ impl World {
         if !self.is_running(proc) {
             return;
         }
-        self.trace.say(self.now, || format!("process {proc} ends: {result:?}"));
+        self.trace
+            .say(self.now, || format!("process {proc} ends: {result:?}"));
         self.cut_calls(proc);
         self.jury.see(self.now, Seen::Ended { proc, result });
         let restart_after = self.procs[proc].restart_after;
@@ -240,7 +264,11 @@ impl World {
         let (machine, client) = (process.machine, process.client);
         self.links[machine].running = None;
         // The source hears of the closed connection soon; or late, and the open pulls go on stealing.
-        let notice = if self.lots.chance(0.8) { 2 * MILLI } else { 3 * SECOND };
+        let notice = if self.lots.chance(0.8) {
+            2 * MILLI
+        } else {
+            3 * SECOND
+        };
         let at = self.now + self.lots.below(notice);
         self.queue.push(at, Happening::Disconnected { client });
         if let Some(after) = restart_after {
@@ -263,7 +291,10 @@ impl World {
         for proc in 0..self.procs.len() {
             self.resume(proc);
         }
-        let deserted = self.links.iter().all(|link| link.running.is_none() && !link.starting);
+        let deserted = self
+            .links
+            .iter()
+            .all(|link| link.running.is_none() && !link.starting);
         if deserted && self.jury.facts.store_lost.is_none() {
             self.start_later(self.now + SECOND, 0, None);
         }

@@ -33,7 +33,7 @@ mod watch;
 use std::sync::Arc;
 
 use parti_core::ids::Offset;
-use parti_core::io::{RequestId, SourceEvent, SourceRequest, StoreReply, WatchEvent, Write};
+use parti_core::io::{RequestId, SourceEvent, SourceRequest, StoreReply, WatchEvent};
 use parti_core::rng::Rng;
 use parti_core::strategy::Strategy;
 use parti_core::time::Time;
@@ -63,7 +63,10 @@ const LOOK: Micros = SECOND / 2;
 /// What is going to happen.
 enum Happening {
     /// A process starts.
-    Start { machine: usize, preferred: Option<u64> },
+    Start {
+        machine: usize,
+        preferred: Option<u64>,
+    },
     /// A process goes on.
     Resume { proc: Proc },
     /// A worker's deadline came.
@@ -71,9 +74,16 @@ enum Happening {
     /// Something reaches a worker.
     Deliver { proc: Proc, event: Event },
     /// A request reaches the store.
-    StoreArrives { proc: Proc, request: Box<StoreRequest> },
+    StoreArrives {
+        proc: Proc,
+        request: Box<StoreRequest>,
+    },
     /// The store's reply reaches a process.
-    StoreReplies { proc: Proc, id: RequestId, reply: StoreReply },
+    StoreReplies {
+        proc: Proc,
+        id: RequestId,
+        reply: StoreReply,
+    },
     /// A process gives up waiting for the store.
     StoreTimeout { proc: Proc, id: RequestId },
     /// A watch connects.
@@ -81,13 +91,30 @@ enum Happening {
     /// A watch may have news.
     WatchPolls { proc: Proc, serial: u64 },
     /// News of a watch come, later than they should.
-    WatchNews { proc: Proc, serial: u64, event: WatchEvent },
+    WatchNews {
+        proc: Proc,
+        serial: u64,
+        event: WatchEvent,
+    },
     /// A request reaches the source.
-    SourceArrives { proc: Proc, client: ClientId, durable: Arc<str>, request: SourceRequest },
+    SourceArrives {
+        proc: Proc,
+        client: ClientId,
+        durable: Arc<str>,
+        request: SourceRequest,
+    },
     /// Acks or signs of life reach the source.
-    AcksArrive { durable: Arc<str>, messages: Vec<Offset>, done: bool },
+    AcksArrive {
+        durable: Arc<str>,
+        messages: Vec<Offset>,
+        done: bool,
+    },
     /// An answer or a delivery reaches a process.
-    SourceNews { proc: Proc, client: ClientId, event: SourceEvent },
+    SourceNews {
+        proc: Proc,
+        client: ClientId,
+        event: SourceEvent,
+    },
     /// A dead link to the source is alive again.
     SourceBack { proc: Proc },
     /// A closed connection is noticed by the source.
@@ -160,7 +187,6 @@ struct World {
     trace: Trace,
     faults: [u32; KINDS.len()],
     actions: Vec<Action>,
-    writes: Vec<Write>,
     over: bool,
 }
 
@@ -169,7 +195,9 @@ pub fn run(setup: &Arc<Setup>, scenario: &[Timed], readable: bool) -> Outcome {
     let mut world = World::new(setup.clone(), scenario.to_vec(), readable);
     world.begin();
     while !world.over {
-        let Some((at, what)) = world.queue.pop() else { break };
+        let Some((at, what)) = world.queue.pop() else {
+            break;
+        };
         debug_assert!(at >= world.now, "time went back");
         world.now = at;
         world.happen(what);
@@ -190,7 +218,7 @@ impl World {
                 Source::Stream(Stream::new(1, config))
             }
         };
-        let strategy = parti_core::strategy::of(&setup.config.strategy);
+        let strategy = parti_core::strategy::from_choice(&setup.config.strategy);
         Self {
             scenario,
             strategy,
@@ -213,7 +241,6 @@ impl World {
             trace: Trace::new(readable),
             faults: [0; KINDS.len()],
             actions: Vec::new(),
-            writes: Vec::new(),
             over: false,
             setup,
         }
@@ -229,7 +256,8 @@ impl World {
             self.start_later(at, machine, None);
         }
         for number in 0..self.scenario.len() {
-            self.queue.push(self.scenario[number].at, Happening::Fault(number));
+            self.queue
+                .push(self.scenario[number].at, Happening::Fault(number));
         }
         self.queue.push(HEAL_AT, Happening::Heal);
         self.queue.push(SHORTEST_RUN, Happening::Look);
@@ -246,14 +274,31 @@ impl World {
             Happening::StoreTimeout { proc, id } => self.store_timeout(proc, id),
             Happening::WatchOpens { proc, serial } => self.watch_opens(proc, serial),
             Happening::WatchPolls { proc, serial } => self.watch_polls(proc, serial),
-            Happening::WatchNews { proc, serial, event } => self.watch_news(proc, serial, event),
-            Happening::SourceArrives { proc, client, durable, request } => {
+            Happening::WatchNews {
+                proc,
+                serial,
+                event,
+            } => self.watch_news(proc, serial, event),
+            Happening::SourceArrives {
+                proc,
+                client,
+                durable,
+                request,
+            } => {
                 self.source_arrives(proc, client, &durable, request);
             }
-            Happening::AcksArrive { durable, messages, done } => {
+            Happening::AcksArrive {
+                durable,
+                messages,
+                done,
+            } => {
                 self.acks_arrive(&durable, &messages, done);
             }
-            Happening::SourceNews { proc, client, event } => self.source_news(proc, client, event),
+            Happening::SourceNews {
+                proc,
+                client,
+                event,
+            } => self.source_news(proc, client, event),
             Happening::SourceBack { proc } => self.source_back(proc),
             Happening::Disconnected { client } => {
                 self.source.disconnect(client);
@@ -285,7 +330,8 @@ impl World {
 
     fn handle(&mut self, proc: Proc, event: Event) {
         let (now, local) = (self.now, self.procs[proc].clock.local(self.now));
-        self.trace.step(now, [proc as u64, faults::word_of(&event), local.0]);
+        self.trace
+            .step(now, [proc as u64, faults::word_of(&event), local.0]);
         self.trace.say(now, || format!("→ {proc} {event:?}"));
         let mut actions = std::mem::take(&mut self.actions);
         if let Some(worker) = &mut self.procs[proc].worker {
@@ -293,7 +339,14 @@ impl World {
         }
         for action in actions.drain(..) {
             self.trace.say(now, || format!("  {proc} ↦ {action:?}"));
-            self.jury.see(now, Seen::Acted { proc, local, action: &action });
+            self.jury.see(
+                now,
+                Seen::Acted {
+                    proc,
+                    local,
+                    action: &action,
+                },
+            );
             self.carry_out(proc, local, action);
         }
         self.actions = actions;
@@ -304,7 +357,9 @@ impl World {
         match action {
             Action::Store(request) => self.send_to_store(proc, local, request),
             Action::Watch(scope) => self.open_watch(proc, scope),
-            Action::Unwatch(scope) => self.procs[proc].watches.retain(|watch| watch.scope != scope),
+            Action::Unwatch(scope) => self.procs[proc]
+                .watches
+                .retain(|watch| watch.scope != scope),
             Action::ListPartitions => self.list_partitions(proc),
             Action::Source(request) => self.send_to_source(proc, request),
             Action::Handle(job) => self.call(proc, job),
@@ -316,11 +371,19 @@ impl World {
     /// Whether all is well; the run ends then, or when patience is over.
     fn look(&mut self) {
         let unsettled = self.jury.unsettled();
-        let begun = self.jury.facts.store_lost.unwrap_or(HEAL_AT).max(SHORTEST_RUN - 18 * SECOND);
+        let begun = self
+            .jury
+            .facts
+            .store_lost
+            .unwrap_or(HEAL_AT)
+            .max(SHORTEST_RUN - 18 * SECOND);
         match unsettled {
             None => self.over = true,
             Some(violation) if self.now > begun + self.setup.patience() => {
-                self.jury.violation = Some(Violation { at: self.now, ..violation });
+                self.jury.violation = Some(Violation {
+                    at: self.now,
+                    ..violation
+                });
             }
             Some(_) => self.queue.push(self.now + LOOK, Happening::Look),
         }

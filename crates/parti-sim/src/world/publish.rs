@@ -31,8 +31,18 @@ impl World {
         let offset = self.source.publish(self.now, id, key, 100);
         self.natures[partition].push(nature);
         let killer = matches!(nature, Nature::Kills);
-        self.trace.say(self.now, || format!("published {id}/{offset} key {key} {nature:?}"));
-        self.jury.see(self.now, Seen::Published { partition, offset, key, killer });
+        self.trace.say(self.now, || {
+            format!("published {id}/{offset} key {key} {nature:?}")
+        });
+        self.jury.see(
+            self.now,
+            Seen::Published {
+                partition,
+                offset,
+                key,
+                killer,
+            },
+        );
         if matches!(self.source, Source::Log(_)) {
             self.tell_of_growth(partition);
         }
@@ -48,9 +58,15 @@ impl World {
         let draw = self.lots.unit();
         let panics = self.lots.chance(0.3);
         if draw < traffic.poison {
-            Nature::Fails { times: u32::MAX, panics }
+            Nature::Fails {
+                times: u32::MAX,
+                panics,
+            }
         } else if draw < traffic.poison + traffic.failing {
-            let times = self.lots.between(1, u64::from(self.setup.config.jetstream.max_deliver)) as u32;
+            let times = self
+                .lots
+                .between(1, u64::from(self.setup.config.jetstream.max_deliver))
+                as u32;
             Nature::Fails { times, panics }
         } else if draw < traffic.poison + traffic.failing + traffic.slow {
             Nature::Slow(self.lots.between(SECOND, 20 * SECOND))
@@ -63,11 +79,17 @@ impl World {
     fn tell_of_growth(&mut self, partition: usize) {
         let id = self.setup.partitions[partition].id.clone();
         for machine in 0..self.links.len() {
-            let Some(proc) = self.links[machine].running else { continue };
+            let Some(proc) = self.links[machine].running else {
+                continue;
+            };
             if self.links[machine].source_cut.now(self.now).is_some() {
                 continue;
             }
-            let late: Micros = if self.lots.chance(0.02) { self.lots.below(3 * SECOND) } else { 0 };
+            let late: Micros = if self.lots.chance(0.02) {
+                self.lots.below(3 * SECOND)
+            } else {
+                0
+            };
             let at = self.now + short_latency(&mut self.net) + late;
             let event = Event::Source(Log::grew(&id));
             self.queue.push(at, Happening::Deliver { proc, event });

@@ -40,13 +40,20 @@ pub(super) struct Queue<T> {
 
 impl<T> Queue<T> {
     pub fn new() -> Self {
-        Self { heap: BinaryHeap::with_capacity(256), number: 0 }
+        Self {
+            heap: BinaryHeap::with_capacity(256),
+            number: 0,
+        }
     }
 
     /// Something will happen then.
     pub fn push(&mut self, at: Micros, what: T) {
         self.number += 1;
-        self.heap.push(Entry { at, number: self.number, what });
+        self.heap.push(Entry {
+            at,
+            number: self.number,
+            what,
+        });
     }
 
     /// The next thing, and when it happens.

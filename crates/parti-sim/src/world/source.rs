@@ -29,14 +29,28 @@ impl World {
             SourceRequest::Ack { deliveries } => {
                 let messages = process.replies.messages(&deliveries);
                 if !cut {
-                    self.queue.push(at, Happening::AcksArrive { durable, messages, done: true });
+                    self.queue.push(
+                        at,
+                        Happening::AcksArrive {
+                            durable,
+                            messages,
+                            done: true,
+                        },
+                    );
                 }
                 return;
             }
             SourceRequest::Extend { deliveries } => {
                 let messages = process.replies.messages(&deliveries);
                 if !cut {
-                    self.queue.push(at, Happening::AcksArrive { durable, messages, done: false });
+                    self.queue.push(
+                        at,
+                        Happening::AcksArrive {
+                            durable,
+                            messages,
+                            done: false,
+                        },
+                    );
                 }
                 return;
             }
@@ -48,12 +62,27 @@ impl World {
             process.asks.push(ask);
             let timeout = process.clock.span(self.setup.config.operation_timeout);
             let event = failure;
-            self.queue.push(self.now + timeout, Happening::SourceNews { proc, client, event });
+            self.queue.push(
+                self.now + timeout,
+                Happening::SourceNews {
+                    proc,
+                    client,
+                    event,
+                },
+            );
         }
         if cut && self.net.chance(0.7) {
             return;
         }
-        self.queue.push(at, Happening::SourceArrives { proc, client, durable, request });
+        self.queue.push(
+            at,
+            Happening::SourceArrives {
+                proc,
+                client,
+                durable,
+                request,
+            },
+        );
     }
 
     pub(super) fn source_arrives(
@@ -67,12 +96,17 @@ impl World {
             return;
         }
         let letter = match &request {
-            SourceRequest::DeadLetter { job, .. } => Some((job.partition.clone(), job.message.offset)),
+            SourceRequest::DeadLetter { job, .. } => {
+                Some((job.partition.clone(), job.message.offset))
+            }
             _ => None,
         };
         // A pull belongs to the connection that sent it; when that is gone, so is the pull.
         if self.procs[proc].client != client
-            && matches!(request, SourceRequest::Pull { .. } | SourceRequest::StopPull { .. })
+            && matches!(
+                request,
+                SourceRequest::Pull { .. } | SourceRequest::StopPull { .. }
+            )
         {
             return;
         }
@@ -80,7 +114,8 @@ impl World {
         if let Some((partition, offset)) = letter
             && let Some(partition) = self.setup.index_of(&partition)
         {
-            self.jury.see(self.now, Seen::DeadLettered { partition, offset });
+            self.jury
+                .see(self.now, Seen::DeadLettered { partition, offset });
         }
         if let Some(event) = answer {
             self.send_to_process(proc, client, event);
@@ -107,7 +142,11 @@ impl World {
     /// Passes on what open pulls get, and looks when there may be more.
     pub(super) fn pump_source(&mut self) {
         for (client, event) in self.source.deliveries(self.now) {
-            if let Some(proc) = self.procs.iter().rposition(|process| process.client == client) {
+            if let Some(proc) = self
+                .procs
+                .iter()
+                .rposition(|process| process.client == client)
+            {
                 self.send_to_process(proc, client, event);
             }
         }
@@ -125,11 +164,22 @@ impl World {
         let process = &mut self.procs[proc];
         process.from_source = (self.now + delay).max(process.from_source);
         let at = process.from_source;
-        if self.links[process.machine].source_cut.now(self.now).is_some() {
+        if self.links[process.machine]
+            .source_cut
+            .now(self.now)
+            .is_some()
+        {
             // Sent into a dying link.
             return;
         }
-        self.queue.push(at, Happening::SourceNews { proc, client, event });
+        self.queue.push(
+            at,
+            Happening::SourceNews {
+                proc,
+                client,
+                event,
+            },
+        );
     }
 
     pub(super) fn source_news(&mut self, proc: Proc, client: ClientId, event: SourceEvent) {
@@ -139,12 +189,17 @@ impl World {
         }
         if let Some(ask) = answered_ask(&event) {
             // An answer over a connection that is gone may still count: only the first one does.
-            let Some(found) = process.asks.iter().position(|open| *open == ask) else { return };
+            let Some(found) = process.asks.iter().position(|open| *open == ask) else {
+                return;
+            };
             process.asks.swap_remove(found);
         } else if process.client != client {
             return;
         }
-        if self.links[process.machine].source_cut.now(self.now).is_some()
+        if self.links[process.machine]
+            .source_cut
+            .now(self.now)
+            .is_some()
             && matches!(event, SourceEvent::Delivered { .. })
         {
             return;
@@ -152,13 +207,25 @@ impl World {
         let process = &mut self.procs[proc];
         match &event {
             SourceEvent::PullEnded { ask } => {
-                let Some(found) = process.pulls.iter().position(|open| open == ask) else { return };
+                let Some(found) = process.pulls.iter().position(|open| open == ask) else {
+                    return;
+                };
                 process.pulls.swap_remove(found);
             }
-            SourceEvent::Delivered { sequence, partition, message, .. } => {
+            SourceEvent::Delivered {
+                sequence,
+                partition,
+                message,
+                ..
+            } => {
                 if let Some(partition) = self.setup.index_of(partition) {
                     let (sequence, offset) = (*sequence, message.offset);
-                    let seen = Seen::Delivered { proc, sequence, partition, offset };
+                    let seen = Seen::Delivered {
+                        proc,
+                        sequence,
+                        partition,
+                        offset,
+                    };
                     self.jury.see(self.now, seen);
                 }
             }
@@ -172,7 +239,8 @@ impl World {
     pub(super) fn cut_source(&mut self, machine: usize, length: Micros) {
         self.links[machine].source_cut = super::link::Until::new(self.now + length, ());
         if let Some(proc) = self.links[machine].running {
-            self.queue.push(self.now + length, Happening::SourceBack { proc });
+            self.queue
+                .push(self.now + length, Happening::SourceBack { proc });
         }
     }
 
@@ -185,7 +253,11 @@ impl World {
         let fresh = ClientId(self.serial);
         let old = std::mem::replace(&mut self.procs[proc].client, fresh);
         // The server notices soon, or only after a while.
-        let notice = if self.lots.chance(0.7) { 2 * MILLI } else { 3_000 * MILLI };
+        let notice = if self.lots.chance(0.7) {
+            2 * MILLI
+        } else {
+            3_000 * MILLI
+        };
         let at = self.now + self.lots.below(notice);
         self.queue.push(at, Happening::Disconnected { client: old });
         let pulls = std::mem::take(&mut self.procs[proc].pulls);
@@ -204,17 +276,41 @@ fn failure_of(request: &SourceRequest) -> Option<(Ask, SourceEvent)> {
         | SourceRequest::DeleteConsumer { ask }
         | SourceRequest::ResetConsumer { ask }
         | SourceRequest::InspectConsumer { ask, .. }
-        | SourceRequest::EvictConsumer { ask, .. } => {
-            (*ask, SourceEvent::Consumer { ask: *ask, result: Err(error()) })
-        }
-        SourceRequest::Head { ask } => (*ask, SourceEvent::Head { ask: *ask, result: Err(error()) }),
-        SourceRequest::Read { ask, .. } => (*ask, SourceEvent::Read { ask: *ask, result: Err(error()) }),
-        SourceRequest::Resolve { ask, .. } => {
-            (*ask, SourceEvent::Resolved { ask: *ask, result: Err(error()) })
-        }
-        SourceRequest::DeadLetter { ask, .. } => {
-            (*ask, SourceEvent::DeadLettered { ask: *ask, result: Err(error()) })
-        }
+        | SourceRequest::EvictConsumer { ask, .. } => (
+            *ask,
+            SourceEvent::Consumer {
+                ask: *ask,
+                result: Err(error()),
+            },
+        ),
+        SourceRequest::Head { ask } => (
+            *ask,
+            SourceEvent::Head {
+                ask: *ask,
+                result: Err(error()),
+            },
+        ),
+        SourceRequest::Read { ask, .. } => (
+            *ask,
+            SourceEvent::Read {
+                ask: *ask,
+                result: Err(error()),
+            },
+        ),
+        SourceRequest::Resolve { ask, .. } => (
+            *ask,
+            SourceEvent::Resolved {
+                ask: *ask,
+                result: Err(error()),
+            },
+        ),
+        SourceRequest::DeadLetter { ask, .. } => (
+            *ask,
+            SourceEvent::DeadLettered {
+                ask: *ask,
+                result: Err(error()),
+            },
+        ),
         SourceRequest::Pull { .. }
         | SourceRequest::StopPull { .. }
         | SourceRequest::Ack { .. }

@@ -59,13 +59,17 @@ impl World {
         let machine = process.machine;
         let mut delay = latency(&mut self.net);
         let link = self.links[machine];
-        self.queue.push(self.now + timeout, Happening::StoreTimeout { proc, id });
+        self.queue
+            .push(self.now + timeout, Happening::StoreTimeout { proc, id });
         if let Some(until) = self.store_away(machine) {
             match self.net.below(10) {
                 // Refused at once.
                 0..=2 => {
                     let reply = waiting.failed(StoreError::Unavailable);
-                    self.queue.push(self.now + delay, Happening::StoreReplies { proc, id, reply });
+                    self.queue.push(
+                        self.now + delay,
+                        Happening::StoreReplies { proc, id, reply },
+                    );
                     return;
                 }
                 // Lost.
@@ -88,8 +92,14 @@ impl World {
         {
             delay += timeout + self.net.below(by);
         }
-        let request = Box::new(StoreRequest { id, op, sent_at: self.now, sent_local });
-        self.queue.push(self.now + delay, Happening::StoreArrives { proc, request });
+        let request = Box::new(StoreRequest {
+            id,
+            op,
+            sent_at: self.now,
+            sent_local,
+        });
+        self.queue
+            .push(self.now + delay, Happening::StoreArrives { proc, request });
     }
 
     pub(super) fn store_arrives(&mut self, proc: Proc, request: StoreRequest) {
@@ -98,7 +108,13 @@ impl World {
             // An outage began while it was on its way.
             if self.net.chance(0.5) {
                 let at = until + latency(&mut self.net);
-                self.queue.push(at, Happening::StoreArrives { proc, request: Box::new(request) });
+                self.queue.push(
+                    at,
+                    Happening::StoreArrives {
+                        proc,
+                        request: Box::new(request),
+                    },
+                );
             }
             return;
         }
@@ -106,7 +122,12 @@ impl World {
         if !self.is_running(proc) && self.net.chance(0.3) {
             return;
         }
-        let StoreRequest { id, op, sent_at, sent_local } = request;
+        let StoreRequest {
+            id,
+            op,
+            sent_at,
+            sent_local,
+        } = request;
         let stale = self.links[machine].stale.now(self.now);
         let reply = match op {
             StoreOp::Read(key) => StoreReply::Read(Ok(match stale {
@@ -135,10 +156,19 @@ impl World {
         if let Some(most) = link.slow.now(self.now) {
             delay += self.net.below(most);
         }
-        self.queue.push(self.now + delay, Happening::StoreReplies { proc, id, reply });
+        self.queue.push(
+            self.now + delay,
+            Happening::StoreReplies { proc, id, reply },
+        );
     }
 
-    fn write(&mut self, proc: Proc, sent_at: Micros, sent_local: Time, write: &Write) -> WriteOutcome {
+    fn write(
+        &mut self,
+        proc: Proc,
+        sent_at: Micros,
+        sent_local: Time,
+        write: &Write,
+    ) -> WriteOutcome {
         self.spring_traps(proc, write, true);
         if !self.is_running(proc) && self.procs[proc].died_at == Some(self.now) {
             // The writer died in the trap, and its write with it.
@@ -146,9 +176,20 @@ impl World {
         }
         let outcome = self.store.apply_one(write);
         for accepted in self.store.drain_log() {
-            let Accepted { revision, key, old, new, .. } = accepted;
-            self.trace.step(self.now, [proc as u64, revision.0, number_of(word_of(&key))]);
-            self.trace.say(self.now, || format!("store: {proc} wrote {key:?} @{revision} {new:?}"));
+            let Accepted {
+                revision,
+                key,
+                old,
+                new,
+                ..
+            } = accepted;
+            self.trace.step(
+                self.now,
+                [proc as u64, revision.0, number_of(word_of(&key))],
+            );
+            self.trace.say(self.now, || {
+                format!("store: {proc} wrote {key:?} @{revision} {new:?}")
+            });
             self.jury.see(
                 self.now,
                 Seen::Wrote {
@@ -180,7 +221,8 @@ impl World {
         if let Some(until) = self.store_away(machine) {
             if self.net.chance(0.5) {
                 let at = until + latency(&mut self.net);
-                self.queue.push(at, Happening::StoreReplies { proc, id, reply });
+                self.queue
+                    .push(at, Happening::StoreReplies { proc, id, reply });
             }
             return;
         }
@@ -225,5 +267,7 @@ fn word_of(key: &parti_core::key::Key) -> &str {
         Key::Plan => "plan",
         Key::Worker(id) | Key::Assignment(id) => id.as_str(),
         Key::Partition(id) => id.as_str(),
+        Key::Request(id) | Key::Topic(id) => id,
+        Key::Event(_) => "event",
     }
 }

@@ -11,7 +11,11 @@ pub(super) struct Trace {
 
 impl Trace {
     pub fn new(readable: bool) -> Self {
-        Self { hash: 0xcbf2_9ce4_8422_2325, steps: 0, lines: readable.then(Vec::new) }
+        Self {
+            hash: 0xcbf2_9ce4_8422_2325,
+            steps: 0,
+            lines: readable.then(Vec::new),
+        }
     }
 
     /// Takes a step into the hash.
@@ -25,7 +29,12 @@ impl Trace {
     /// Adds a line, if anybody is going to read it.
     pub fn say(&mut self, now: Micros, line: impl FnOnce() -> String) {
         if let Some(lines) = &mut self.lines {
-            lines.push(format!("{:>4}.{:06} {}", now / 1_000_000, now % 1_000_000, line()));
+            lines.push(format!(
+                "{:>4}.{:06} {}",
+                now / 1_000_000,
+                now % 1_000_000,
+                line()
+            ));
         }
     }
 
@@ -44,5 +53,7 @@ impl Trace {
 
 /// A number for a text.
 pub(super) fn number_of(text: &str) -> u64 {
-    text.bytes().fold(0, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
+    text.bytes().fold(0, |hash, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+    })
 }

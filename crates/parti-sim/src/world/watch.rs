@@ -29,13 +29,21 @@ impl World {
         let serial = self.serial;
         let watches = &mut self.procs[proc].watches;
         watches.retain(|watch| watch.scope != scope);
-        watches.push(Watch { scope, serial, told: None, polling: false });
+        watches.push(Watch {
+            scope,
+            serial,
+            told: None,
+            polling: false,
+        });
         let at = self.now + latency(&mut self.net);
         self.queue.push(at, Happening::WatchOpens { proc, serial });
     }
 
     fn watch_mut(&mut self, proc: Proc, serial: u64) -> Option<&mut Watch> {
-        self.procs[proc].watches.iter_mut().find(|watch| watch.serial == serial)
+        self.procs[proc]
+            .watches
+            .iter_mut()
+            .find(|watch| watch.serial == serial)
     }
 
     pub(super) fn watch_opens(&mut self, proc: Proc, serial: u64) {
@@ -47,7 +55,12 @@ impl World {
         }
         let stale = self.links[machine].stale.now(self.now);
         let revision = stale.unwrap_or_else(|| self.store.revision());
-        let Some(scope) = self.watch_mut(proc, serial).map(|watch| watch.scope.clone()) else { return };
+        let Some(scope) = self
+            .watch_mut(proc, serial)
+            .map(|watch| watch.scope.clone())
+        else {
+            return;
+        };
         let (records, told) = self.store.snapshot_as_of(&scope, revision);
         if let Some(watch) = self.watch_mut(proc, serial) {
             watch.told = Some(told);
@@ -60,7 +73,9 @@ impl World {
     /// A record changed: whoever watches it will hear of it.
     pub(super) fn tell_watchers(&mut self, key: &Key) {
         for machine in 0..self.links.len() {
-            let Some(proc) = self.links[machine].running else { continue };
+            let Some(proc) = self.links[machine].running else {
+                continue;
+            };
             let mut due: [Option<u64>; 8] = [None; 8];
             let concerned = self.procs[proc].watches.iter_mut().filter(|watch| {
                 watch.told.is_some() && !watch.polling && covers(&watch.scope, key)
@@ -76,7 +91,8 @@ impl World {
                 } else if self.net.below(500) == 0 {
                     delay += self.net.below(SECOND);
                 }
-                self.queue.push(self.now + delay, Happening::WatchPolls { proc, serial });
+                self.queue
+                    .push(self.now + delay, Happening::WatchPolls { proc, serial });
             }
         }
     }
@@ -85,7 +101,8 @@ impl World {
     fn poll_soon(&mut self, proc: Proc, serial: u64) {
         if let Some(watch) = self.watch_mut(proc, serial) {
             watch.polling = true;
-            self.queue.push(self.now + MILLI, Happening::WatchPolls { proc, serial });
+            self.queue
+                .push(self.now + MILLI, Happening::WatchPolls { proc, serial });
         }
     }
 
@@ -94,7 +111,9 @@ impl World {
             return;
         }
         let machine = self.procs[proc].machine;
-        let Some(watch) = self.watch_mut(proc, serial) else { return };
+        let Some(watch) = self.watch_mut(proc, serial) else {
+            return;
+        };
         if watch.told.is_none() {
             return;
         }
@@ -113,19 +132,31 @@ impl World {
             return;
         }
         if let Some(until) = self.links[machine].stale.ends(self.now) {
-            self.queue.push(until, Happening::WatchPolls { proc, serial });
+            self.queue
+                .push(until, Happening::WatchPolls { proc, serial });
             return;
         }
         let revision = self.store.revision();
-        let Some(watch) = self.watch_mut(proc, serial) else { return };
+        let Some(watch) = self.watch_mut(proc, serial) else {
+            return;
+        };
         watch.polling = false;
-        let Some(told) = watch.told.replace(revision) else { return };
+        let Some(told) = watch.told.replace(revision) else {
+            return;
+        };
         let scope = watch.scope.clone();
         let twice = self.links[machine].twice.now(self.now).is_some();
         for event in self.store.changes(&scope, told) {
             if twice && self.net.chance(0.5) {
                 let at = self.now + self.net.below(2 * SECOND);
-                self.queue.push(at, Happening::WatchNews { proc, serial, event: event.clone() });
+                self.queue.push(
+                    at,
+                    Happening::WatchNews {
+                        proc,
+                        serial,
+                        event: event.clone(),
+                    },
+                );
             }
             self.deliver(proc, Event::Watch(scope.clone(), event));
         }
@@ -133,14 +164,19 @@ impl World {
 
     /// A copy of old news.
     pub(super) fn watch_news(&mut self, proc: Proc, serial: u64, event: WatchEvent) {
-        if let Some(scope) = self.watch_mut(proc, serial).map(|watch| watch.scope.clone()) {
+        if let Some(scope) = self
+            .watch_mut(proc, serial)
+            .map(|watch| watch.scope.clone())
+        {
             self.deliver(proc, Event::Watch(scope, event));
         }
     }
 
     /// All watches of a machine break, and come back after the gap.
     pub(super) fn break_watches(&mut self, machine: usize, gap: Micros) {
-        let Some(proc) = self.links[machine].running else { return };
+        let Some(proc) = self.links[machine].running else {
+            return;
+        };
         let mut serials = Vec::new();
         for watch in &mut self.procs[proc].watches {
             watch.told = None;
