@@ -1,5 +1,6 @@
 //! `run`: many seeds, a tally, and for each failing seed the smallest scenario found.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -90,5 +91,16 @@ fn print_tally(tally: &Tally, seconds: f64) {
     {
         println!("  {count:>9} {kind}");
     }
+    for (invariant, count) in by_invariant(tally) {
+        println!("broken in {count} seeds: {invariant}");
+    }
     println!("{} seeds, {} violations", tally.seeds, tally.failures.len());
+}
+
+fn by_invariant(tally: &Tally) -> BTreeMap<&'static str, u64> {
+    let mut counts = BTreeMap::new();
+    for violation in tally.failures.iter().filter_map(|outcome| outcome.violation.as_ref()) {
+        *counts.entry(violation.invariant).or_default() += 1;
+    }
+    counts
 }

@@ -99,7 +99,7 @@ pub fn all() -> Vec<Box<dyn Invariant + Send>> {
         Box::new(checkpoint_done::CheckpointDone),
         Box::new(take_needs_evidence::TakeNeedsEvidence),
         Box::new(session_ends_by_write::SessionEndsByWrite),
-        Box::new(no_early_eviction::NoEarlyEviction),
+        Box::new(no_early_eviction::NoEarlyEviction::default()),
         Box::new(unique_id::UniqueId),
         Box::new(lease_dispatch::LeaseDispatch),
         Box::new(one_dispatcher::OneDispatcher),
