@@ -40,6 +40,16 @@ mod registry {
     bugs! {
         /// A commit does not check the epoch it finds.
         SkipEpochCheck,
+        /// The leader gives a partition to its new owner before the old one has let go.
+        GrantBeforeRelease,
+        /// The leader takes a leftover of a rolled-back prepare for readiness.
+        ReadyOfOldVersionCounts,
+        /// A new leader does not write the assignments it found under its own term.
+        OldTermRepublishSkipped,
+        /// One crash makes the leader spread everything anew.
+        EmergencyMovesEverything,
+        /// A partition whose new owner dies in the middle of a move is never given to anyone.
+        PlanForgetsPartition,
     }
 
     static ACTIVE: AtomicUsize = AtomicUsize::new(usize::MAX);
