@@ -15,7 +15,7 @@ impl Planner {
     /// Takes every move one step further, or back.
     pub(super) fn advance_moves(&mut self, now: Time, list: &[Partition]) {
         let coming = self.coming();
-        let mut ended = false;
+        let (mut ended, mut given) = (false, false);
         let mut late: BTreeMap<usize, usize> = BTreeMap::new();
         for i in self.moving.iter().copied().collect::<Vec<_>>() {
             let Some(mv) = self.slots[i].moving().copied() else {
@@ -50,7 +50,7 @@ impl Planner {
                 }
                 Verdict::Grant => {
                     self.slots[i] = Slot::Serving { worker: mv.to };
-                    ended = true;
+                    (ended, given) = (true, true);
                 }
                 Verdict::RollBack(blame) => {
                     ended = true;
@@ -61,6 +61,7 @@ impl Planner {
                         }
                         // The owner may have let go already: it must hear that it serves again.
                         self.tell_again(mv.from);
+                        given = true;
                     }
                     self.slots[i] = Slot::Serving { worker: mv.from };
                     if blame == Blame::NotReady {
@@ -89,11 +90,10 @@ impl Planner {
         if ended {
             self.touched = true;
             self.due.balance = true;
-            let emergency = self.phase.is_some_and(|phase| phase.emergency);
-            self.phase = Some(Phase {
-                emergency,
-                version: coming,
-            });
+            if given {
+                let emergency = self.phase.is_some_and(|phase| phase.emergency);
+                self.phase = Some(Phase { emergency, version: coming });
+            }
             self.moving.retain(|&i| self.slots[i].moving().is_some());
             if std::mem::take(&mut self.deferred) {
                 self.due.full = true;

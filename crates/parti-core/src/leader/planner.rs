@@ -265,6 +265,7 @@ impl Planner {
         }
         self.review_members(now);
         self.hear_sessions(now);
+        self.end_phase();
         self.advance_moves(now, &list);
         self.open_window(now);
         self.close_window(now);
@@ -406,13 +407,14 @@ impl Planner {
         self.window = Window::Closed;
     }
 
-    /// What has been carried out is over and done with.
+    /// A plan that everybody has carried out is over.
+    fn end_phase(&mut self) {
+        let is_over = |phase: &mut Phase| self.crew.iter().all(|d| d.has_applied(phase.version));
+        self.phase.take_if(is_over);
+    }
+
+    /// Once all is carried out, the group is stable, and ends need no proof any more.
     fn settle(&mut self, list: &[Partition]) {
-        if let Some(phase) = self.phase {
-            if self.crew.iter().all(|desk| desk.has_applied(phase.version)) {
-                self.phase = None;
-            }
-        }
         let (slots, crew) = (&self.slots, &self.crew);
         self.added.retain(|id| {
             // Once it was taken, its record says where it starts.

@@ -309,11 +309,11 @@ impl Planner {
             match slot {
                 Slot::Unassigned(_) => {}
                 Slot::Serving { worker } => loads.add(*worker, partition.weight),
-                Slot::Preparing(mv) => {
+                // Either side may end up with it.
+                Slot::Preparing(mv) | Slot::Revoking { mv, .. } => {
                     loads.add(mv.from, partition.weight);
                     loads.add(mv.to, partition.weight);
                 }
-                Slot::Revoking { mv, .. } => loads.add(mv.to, partition.weight),
             }
         }
         loads

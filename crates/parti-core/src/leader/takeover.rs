@@ -55,8 +55,10 @@ impl Planner {
                     prepared[i] = Some((owner, seat));
                 }
             }
-            self.added
-                .extend(told.added.iter().filter(|id| find(id).is_some()).cloned());
+            // The plan knows better, unless its last write was lost.
+            if plan.as_ref().is_none_or(|plan| plan.version < told.version) {
+                self.added.extend(told.added.iter().filter(|id| find(id).is_some()).cloned());
+            }
         }
         for (id, told) in assignments {
             let seat = self.crew.seat(&id);
@@ -133,6 +135,9 @@ impl Planner {
                 continue;
             };
             load[seat] += 1;
+            if let Some(mv) = slot.moving() {
+                load[mv.from] += 1;
+            }
             if load[seat] > cap {
                 *slot = Slot::Unassigned(Reason::OverCap);
             }
