@@ -6,7 +6,6 @@ use super::planner::{Decision, Phase, Planner};
 use super::slots::{self, Blame, Move, Reason, Slot, Verdict};
 use super::windows;
 use crate::partition::Partition;
-use crate::planted;
 use crate::record::Lifecycle;
 use crate::time::Time;
 use crate::worker::Trouble;

@@ -12,7 +12,6 @@
 
 use crate::config::HandoffConfig;
 use crate::ids::{Incarnation, PartitionId, Version};
-use crate::planted;
 use crate::record::Ready;
 use crate::time::Time;
 

@@ -16,7 +16,6 @@ use super::planner::{Phase, Planner};
 use super::slots::{Move, Reason, Seat, Slot};
 use super::windows;
 use crate::partition::Partition;
-use crate::planted;
 use crate::strategy::Input;
 use crate::time::Time;
 

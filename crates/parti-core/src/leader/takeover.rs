@@ -14,7 +14,6 @@ use super::planner::{Planner, Recovered};
 use super::slots::{Move, Reason, Seat, Slot};
 use crate::ids::{PartitionId, Term, Version};
 use crate::partition::Partition;
-use crate::planted;
 use crate::record::Lifecycle;
 use crate::time::Time;
 
