@@ -20,7 +20,9 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use crate::ids::{Epoch, Incarnation, Nonce, Offset, PartitionId, Revision, Term, Version, WorkerId};
+use crate::ids::{
+    Epoch, Incarnation, Nonce, Offset, PartitionId, Revision, Term, Version, WorkerId,
+};
 
 /// Any record. Shared, because the same value travels through watches, replies and snapshots.
 #[derive(Clone, Debug, PartialEq, Eq)]
