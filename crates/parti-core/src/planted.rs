@@ -40,8 +40,84 @@ mod registry {
     bugs! {
         /// A commit does not check the epoch it finds.
         SkipEpochCheck,
+        /// Silence is counted while the observer itself cannot reach the store.
+        SilenceDuringOutage,
+        /// The lease outlives the TTL.
+        LeaseWithoutMargin,
+        /// The lease counts from the reply instead of from before the renewal was sent.
+        LeaseFromReply,
+        /// A worker goes on although its session was ended.
+        IgnoreEviction,
+        /// A partition is taken from an owner whose session is not known to be over.
+        SeizeWithoutEvidence,
+        /// A partition is taken while the own lease has lapsed.
+        TakeWithoutLease,
+        /// A take whose fate is open counts as failed, and is forgotten.
+        TimeoutIsFailure,
+        /// A take whose fate is open counts as done.
+        UnknownTakeServes,
+        /// A release does not carry the final progress.
+        ReleaseWithoutFinalCommit,
+        /// A release deletes the record, so that epochs restart.
+        ReleaseByDelete,
+        /// Assignments of a lower term are obeyed.
+        AcceptLowerTerm,
+        /// A lost session does not stop what it held.
+        KeepServingAfterSessionLoss,
+        /// The group's identity is not checked again after the start.
+        SkipIdentityCheck,
+        /// A store that went back in time is not noticed.
+        IgnoreStoreWentBack,
+        /// A leader that meets a higher term goes on publishing.
+        OldLeaderPublishes,
+        /// Handling starts when a read shows the partition free, before the take has landed.
+        ServeFromRead,
         /// A new owner starts two past the checkpoint instead of one.
         CheckpointSkipsOne,
+        /// The default strategy plans as if nobody served anything: every change moves partitions.
+        StrategyIgnoresPrevious,
+        /// The default strategy leaves out a partition that fits nowhere under an even share.
+        StrategyDropsWhatDoesNotFit,
+        /// A partition is added to the consumer without reading its backlog.
+        AddWithoutBackfill,
+        /// The reader's goal is the highest delivered offset instead of the stream's last one.
+        PositionFromDelivered,
+        /// After a loss on a work queue, what still arrives is skipped and acked.
+        LateDeliverySkippedAndAcked,
+        /// Nothing wanted becomes an update with an empty filter: the whole stream.
+        EmptyFilterList,
+        /// Handling starts one past where it should.
+        CursorOffByOne,
+        /// Deliveries are acked when they arrive.
+        AckBeforeHandled,
+        /// A hole in the consumer sequence is not noticed.
+        IgnoreSequenceGap,
+        /// The checkpoint is the last done offset, even if something before it is not done.
+        CheckpointLastAcked,
+        /// An empty answer counts as proof that there is nothing to read.
+        ReaderTrustsEmptyAnswer,
+        /// An over-full lane drops what comes last, and goes on as if it had not come.
+        OverflowDropsNewest,
+        /// Handlers are called without a look at the lease.
+        DispatchWithoutLease,
+        /// A seized partition is handled as if its owner had not died of it.
+        SuspicionIgnored,
+        /// A closed partition is handled on, and called drained at once.
+        KeepServingAfterClose,
+        /// A partition that comes back is handled while an old handler call is still running.
+        ReopenWhileInFlight,
+        /// A work queue's subject is added first, and the consumer rewound afterwards.
+        WorkQueueAddBeforeReset,
+        /// The leader gives a partition to its new owner before the old one has let go.
+        GrantBeforeRelease,
+        /// The leader takes a leftover of a rolled-back prepare for readiness.
+        ReadyOfOldVersionCounts,
+        /// A new leader does not write the assignments it found under its own term.
+        OldTermRepublishSkipped,
+        /// One crash makes the leader spread everything anew.
+        EmergencyMovesEverything,
+        /// A partition whose new owner dies in the middle of a move is never given to anyone.
+        PlanForgetsPartition,
     }
 
     static ACTIVE: AtomicUsize = AtomicUsize::new(usize::MAX);

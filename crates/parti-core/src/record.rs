@@ -74,6 +74,8 @@ pub struct WorkerRecord {
     pub status: SessionStatus,
     /// The worker's state, 0 to 8, as in [`crate::worker::State`].
     pub state: u8,
+    /// The term of the assignments that `released`, `applied` and `ready` answer.
+    pub term: Term,
     /// Up to this assignment version, nothing outside `serve` is held any more.
     pub released: Version,
     /// Up to this assignment version, all of `serve` is held too.
@@ -86,6 +88,9 @@ pub struct WorkerRecord {
     pub load: u64,
     /// What is wrong with this worker, if anything is.
     pub degraded: Option<String>,
+    /// Hash of the partition list this worker goes by: a leader with another one lists again.
+    #[serde(with = "wire::hex")]
+    pub partitions: u64,
     /// The writer's mark.
     #[serde(with = "wire::hex_nonce")]
     pub nonce: Nonce,

@@ -19,19 +19,31 @@ impl Time {
     pub fn since(self, earlier: Time) -> Duration {
         Duration::from_micros(self.0.saturating_sub(earlier.0))
     }
+
+    /// This deadline if it lies after `now`; otherwise never.
+    #[must_use]
+    pub fn after(self, now: Time) -> Time {
+        if self > now { self } else { Time::NEVER }
+    }
 }
 
 impl Add<Duration> for Time {
     type Output = Time;
     fn add(self, by: Duration) -> Time {
-        Time(self.0.saturating_add(u64::try_from(by.as_micros()).unwrap_or(u64::MAX)))
+        Time(
+            self.0
+                .saturating_add(u64::try_from(by.as_micros()).unwrap_or(u64::MAX)),
+        )
     }
 }
 
 impl Sub<Duration> for Time {
     type Output = Time;
     fn sub(self, by: Duration) -> Time {
-        Time(self.0.saturating_sub(u64::try_from(by.as_micros()).unwrap_or(u64::MAX)))
+        Time(
+            self.0
+                .saturating_sub(u64::try_from(by.as_micros()).unwrap_or(u64::MAX)),
+        )
     }
 }
 
