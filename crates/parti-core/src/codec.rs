@@ -1,1 +1,315 @@
 //! The one place that turns user-supplied keys into ids, store keys and subjects.
+//!
+//! ```text
+//!   keys                          tokens                    canonical id
+//!   ["tool001", "chamber1"] ──▶ tool001, chamber1  ──▶ tool001.chamber1 ──▶ partitions/tool001.chamber1
+//!   ["a.b"]                 ──▶ a=2Eb              ──▶ a=2Eb              └▶ dc.a=2Eb.completion
+//!                           ◀──                    ◀──                 ◀── (a subject, by template)
+//! ```
+//!
+//! A byte outside `[A-Za-z0-9_-]` becomes `=XX` (uppercase hex); tokens are joined by dots.
+//! Decoding accepts exactly what encoding yields, so the mapping is a bijection: two different
+//! lists of keys never share an id, and every id has one spelling. The alphabet is safe in NATS
+//! subjects and KV keys, in etcd, in SQL and in file names.
+
+pub mod template;
+
+pub use template::Template;
+
+use crate::ids::{PartitionId, WorkerId};
+use crate::problem::Problem;
+
+/// The longest partition id, in bytes, after escaping.
+pub const MAX_ID: usize = 200;
+/// The longest group name, worker-id prefix or consumer prefix, in bytes.
+pub const MAX_NAME: usize = 64;
+/// The longest topic name, in bytes, after escaping.
+pub const MAX_TOPIC: usize = 200;
+
+/// Marks a store key's segment that holds a name which is no canonical id. No canonical id
+/// contains it, because there `=` is always followed by two hex digits.
+const FOREIGN: &str = "=-";
+
+fn is_plain(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-'
+}
+
+/// One key as a token: total, injective; empty only for the empty key.
+pub fn escape(key: &str) -> String {
+    const HEX: &[u8; 16] = b"0123456789ABCDEF";
+    let mut token = String::with_capacity(key.len());
+    for byte in key.bytes() {
+        if is_plain(byte) {
+            token.push(char::from(byte));
+        } else {
+            token.push('=');
+            token.push(char::from(HEX[usize::from(byte >> 4)]));
+            token.push(char::from(HEX[usize::from(byte & 15)]));
+        }
+    }
+    token
+}
+
+/// The key that a token stands for; `None` for anything that [`escape`] does not yield.
+pub fn unescape(token: &str) -> Option<String> {
+    fn hex(digit: u8) -> Option<u8> {
+        match digit {
+            b'0'..=b'9' => Some(digit - b'0'),
+            b'A'..=b'F' => Some(digit - b'A' + 10),
+            _ => None,
+        }
+    }
+    let mut key = Vec::with_capacity(token.len());
+    let mut bytes = token.bytes();
+    while let Some(byte) = bytes.next() {
+        if byte == b'=' {
+            let value = hex(bytes.next()?)? << 4 | hex(bytes.next()?)?;
+            // What needs no escape must not have one: every key has one spelling only.
+            if is_plain(value) {
+                return None;
+            }
+            key.push(value);
+        } else if is_plain(byte) {
+            key.push(byte);
+        } else {
+            return None;
+        }
+    }
+    String::from_utf8(key).ok()
+}
+
+/// The canonical id of a partition with these keys, outermost first.
+pub fn partition_id<K: AsRef<str>>(keys: &[K]) -> Result<PartitionId, Problem> {
+    if keys.is_empty() {
+        return Err(Problem::new(
+            "keys",
+            "[]",
+            "has no key",
+            "give each partition at least one key",
+        ));
+    }
+    let mut id = String::new();
+    for (i, key) in keys.iter().map(AsRef::as_ref).enumerate() {
+        if key.is_empty() {
+            return Err(Problem::new(
+                format!("keys[{i}]"),
+                "\"\"",
+                "is empty",
+                "give it at least one character, or leave the key out",
+            ));
+        }
+        if i > 0 {
+            id.push('.');
+        }
+        id.push_str(&escape(key));
+        if id.len() > MAX_ID {
+            return Err(Problem::new(
+                format!("keys[{i}]"),
+                key,
+                format!("makes the partition's id longer than {MAX_ID} bytes"),
+                "use shorter or fewer keys (a byte outside A-Z a-z 0-9 _ - counts three times)",
+            ));
+        }
+    }
+    Ok(PartitionId::new(id))
+}
+
+/// The keys that a canonical id stands for; `None` for anything that [`partition_id`] does not yield.
+pub fn keys_of(id: &str) -> Option<Vec<String>> {
+    if id.len() > MAX_ID {
+        return None;
+    }
+    id.split('.')
+        .map(|token| unescape(token).filter(|key| !key.is_empty()))
+        .collect()
+}
+
+/// Whether this is an id that [`partition_id`] can yield.
+pub fn is_canonical(id: &str) -> bool {
+    // The common case without any escape needs no allocation: plans hold thousands of ids.
+    let plain = id.len() <= MAX_ID
+        && id.split('.').all(|token| !token.is_empty() && token.bytes().all(is_plain));
+    plain || keys_of(id).is_some()
+}
+
+/// Checks a name that appears unescaped in places with narrow rules (NATS bucket and consumer
+/// names): group names, worker-id prefixes, consumer prefixes.
+pub fn check_name(field: &str, name: &str) -> Result<(), Problem> {
+    let what = if name.is_empty() {
+        return Err(Problem::new(field, "\"\"", "is empty", "give it a name such as \"worker\""));
+    } else if name.len() > MAX_NAME {
+        format!("is longer than {MAX_NAME} bytes")
+    } else if let Some(bad) = name.chars().find(|&c| !u8::try_from(c).is_ok_and(is_plain)) {
+        format!("contains '{}'", crate::problem::shown(&bad.to_string()))
+    } else {
+        return Ok(());
+    };
+    Err(Problem::new(field, name, what, format!(
+        "use 1 to {MAX_NAME} characters of A-Z a-z 0-9 _ -"
+    )))
+}
+
+/// Checks a group's name.
+pub fn check_group(name: &str) -> Result<(), Problem> {
+    check_name("group", name)
+}
+
+/// A topic's name as a token. Any text is allowed that is not empty and not too long.
+pub fn topic_token(name: &str) -> Result<String, Problem> {
+    let token = escape(name);
+    if token.is_empty() {
+        return Err(Problem::new("topic", "\"\"", "is empty", "give the topic a name"));
+    }
+    if token.len() > MAX_TOPIC {
+        return Err(Problem::new(
+            "topic",
+            name,
+            format!("is longer than {MAX_TOPIC} bytes"),
+            "use a shorter name (a byte outside A-Z a-z 0-9 _ - counts three times)",
+        ));
+    }
+    Ok(token)
+}
+
+/// The stable id with this number. The prefix comes from a validated configuration.
+pub fn worker_id(prefix: &str, number: u64) -> WorkerId {
+    WorkerId::new(format!("{prefix}-{number}"))
+}
+
+/// The number in a stable id with this prefix; `None` if [`worker_id`] does not yield it.
+pub fn worker_number(prefix: &str, worker: &WorkerId) -> Option<u64> {
+    let digits = worker.as_str().strip_prefix(prefix)?.strip_prefix('-')?;
+    let number = digits.parse().ok()?;
+    (worker_id(prefix, number) == *worker).then_some(number)
+}
+
+/// Any name as one segment of a store key: canonical ids as they are, everything else escaped
+/// and marked. Total and injective, so that not even a wrong id can reach into another's key.
+pub(crate) fn segment(name: &str) -> String {
+    if is_canonical(name) { name.to_owned() } else { format!("{FOREIGN}{}", escape(name)) }
+}
+
+/// The name that a segment stands for; `None` for anything that [`segment`] does not yield.
+pub(crate) fn name_of_segment(segment: &str) -> Option<String> {
+    match segment.strip_prefix(FOREIGN) {
+        Some(token) => unescape(token).filter(|name| !is_canonical(name)),
+        None => is_canonical(segment).then(|| segment.to_owned()),
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+    use crate::rng::Rng;
+
+    /// Names that have broken somebody's key scheme before.
+    pub(crate) const HOSTILE: &[&str] = &[
+        "", ".", "..", "a.b", "a..b", ".a", "a.", "*", ">", "a.*", "/", "a/b", "../x", "\\", " ",
+        "a b", "\t", "\n", "\0", "\u{7f}", "=", "==", "=2E", "=2e", "=61", "=-", "=-a", "%2E", "ü",
+        "日本", "\u{202e}x", "{0}", "{id}", "$JS", "_INBOX", "workers", "leader", "-", "_", "--",
+        "a=", "a=2", "=C3=BC", "=FF", "A", "a", "0", "00", "🦀", "'; drop table", "a\u{301}",
+    ];
+
+    #[test]
+    fn examples() {
+        let id = |keys: &[&str]| partition_id(keys).map(|id| id.to_string());
+        assert_eq!(id(&["tool001", "chamber1"]), Ok("tool001.chamber1".into()));
+        assert_eq!(id(&["a.b"]), Ok("a=2Eb".into()));
+        assert_eq!(id(&["a=b", "ü *"]), Ok("a=3Db.=C3=BC=20=2A".into()));
+        assert_eq!(keys_of("a=2Eb.c"), Some(vec!["a.b".to_owned(), "c".to_owned()]));
+    }
+
+    #[test]
+    fn decoding_accepts_only_what_encoding_yields() {
+        for wrong in ["", ".", "a.", ".a", "a..b", "=61", "=2e", "=2", "=", "a b", "ü", "=FF", "=-a", "a/b"] {
+            assert_eq!(keys_of(wrong), None, "{wrong:?}");
+            assert!(!is_canonical(wrong), "{wrong:?}");
+        }
+        assert_eq!(keys_of(&"a".repeat(MAX_ID + 1)), None);
+    }
+
+    #[test]
+    fn hostile_keys_come_back_and_never_collide() {
+        let mut seen = std::collections::BTreeMap::new();
+        let names: Vec<&str> = HOSTILE.iter().copied().filter(|name| !name.is_empty()).collect();
+        for a in &names {
+            for keys in std::iter::once(vec![*a]).chain(names.iter().map(|b| vec![*a, *b])) {
+                let id = partition_id(&keys).expect("short and not empty");
+                assert!(is_canonical(id.as_str()));
+                assert_eq!(keys_of(id.as_str()).expect("decodes"), keys);
+                assert!(id.as_str().bytes().all(|b| is_plain(b) || b == b'.' || b == b'='));
+                assert_eq!(seen.insert(id, keys), None);
+            }
+        }
+    }
+
+    #[test]
+    fn random_text_decodes_only_if_it_encodes_to_itself() {
+        let mut rng = Rng::new(7);
+        let alphabet = b"aA0_-=2E61F.CB */";
+        let mut accepted = 0;
+        for _ in 0..20_000 {
+            let bytes: Vec<u8> = (0..rng.between(1, 8))
+                .map(|_| alphabet[rng.below(alphabet.len() as u64) as usize])
+                .collect();
+            let text = String::from_utf8_lossy(&bytes);
+            if let Some(keys) = keys_of(&text) {
+                accepted += 1;
+                assert_eq!(partition_id(&keys).expect("decoded").as_str(), text);
+            }
+        }
+        assert!(accepted > 1_000, "the test must reach the accepting side: {accepted}");
+    }
+
+    #[test]
+    fn refusals_name_field_value_and_remedy() {
+        let refused = |keys: &[&str]| partition_id(keys).expect_err("refused").to_string();
+        assert_eq!(refused(&[]), "keys: [] has no key; give each partition at least one key");
+        assert_eq!(
+            refused(&["a", ""]),
+            "keys[1]: \"\" is empty; give it at least one character, or leave the key out"
+        );
+        let long = refused(&["\n".repeat(70).as_str()]);
+        assert!(long.starts_with("keys[0]: \\n\\n"), "{long}");
+        assert!(long.contains("longer than 200 bytes; use shorter"), "{long}");
+        assert!(partition_id(&["x".repeat(MAX_ID)]).is_ok());
+        assert!(partition_id(&["x".repeat(MAX_ID - 1), "y".into()]).is_err());
+    }
+
+    #[test]
+    fn names_are_narrow_and_topics_are_wide() {
+        assert_eq!(check_group("orders_EU-1"), Ok(()));
+        for wrong in HOSTILE.iter().filter(|name| !name.bytes().all(is_plain) || name.is_empty()) {
+            assert!(check_group(wrong).is_err(), "{wrong:?}");
+        }
+        assert_eq!(
+            check_name("worker_id_prefix", "my worker").expect_err("space").to_string(),
+            "worker_id_prefix: my worker contains ' '; use 1 to 64 characters of A-Z a-z 0-9 _ -"
+        );
+        assert_eq!(topic_token("orders.eu"), Ok("orders=2Eeu".into()));
+        assert!(topic_token("").is_err());
+        assert!(topic_token(&"ü".repeat(40)).is_err());
+    }
+
+    #[test]
+    fn worker_ids_have_one_spelling() {
+        assert_eq!(worker_id("worker", 7).as_str(), "worker-7");
+        assert_eq!(worker_number("worker", &worker_id("worker", 0)), Some(0));
+        assert_eq!(worker_number("a-1", &worker_id("a-1", 2)), Some(2));
+        for wrong in ["worker-07", "worker-", "worker-+7", "worker7", "other-7", "worker--7"] {
+            assert_eq!(worker_number("worker", &WorkerId::new(wrong)), None, "{wrong}");
+        }
+    }
+
+    #[test]
+    fn any_name_makes_a_safe_segment() {
+        for name in HOSTILE {
+            let segment = segment(name);
+            assert!(!segment.is_empty() && !segment.contains('/'));
+            assert_eq!(name_of_segment(&segment).as_deref(), Some(*name));
+        }
+        // A canonical name in the marked form would be a second spelling.
+        assert_eq!(name_of_segment("=-abc"), None);
+        assert_eq!(name_of_segment("=-a=2Eb"), None);
+    }
+}

@@ -3,12 +3,14 @@
 //!
 //! Contract of whoever carries them out: every store request gets exactly one reply, at the latest
 //! when its `timeout` is over (a write then answers [`StoreError::Unknown`], a read
-//! [`StoreError::Unavailable`]).
+//! [`StoreError::Unavailable`]). Likewise every source request that carries an [`Ask`] gets exactly
+//! one answer, at the latest after `operation_timeout` ([`SourceError::Unavailable`]; it may have
+//! been carried out all the same, now or later).
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::ids::{Epoch, Offset, PartitionId, Revision};
+use crate::ids::{Epoch, Offset, PartitionId, Revision, WorkerId};
 use crate::key::{Key, Prefix};
 use crate::record::Record;
 
@@ -199,12 +201,32 @@ pub enum SourceRequest {
         ask: Ask,
     },
     /// Rewind the durable to the beginning and clear its pending: everything not yet acked comes
-    /// again, in order (work queues only). Answer: `Consumer`.
+    /// again, in order (work queues only). `Rejected` where the server cannot, or there is no such
+    /// durable. Answer: `Consumer`, with a new identity.
     ResetConsumer {
         /// Comes back in the answer.
         ask: Ask,
     },
-    /// Ask the stream itself for its last offset. Answer: `Head`.
+    /// Compare the worker's durable with what is wanted; changes nothing. Answer: `Consumer`, with
+    /// identity 0 where there is none.
+    InspectConsumer {
+        /// Comes back in the answer.
+        ask: Ask,
+        /// What it should deliver, sorted.
+        partitions: Vec<PartitionId>,
+    },
+    /// Delete the durable of a worker whose session is over, if it still delivers this partition
+    /// (work queues only: no one else can have the subject before). Answer: `Consumer`.
+    EvictConsumer {
+        /// Comes back in the answer.
+        ask: Ask,
+        /// Whose durable.
+        worker: WorkerId,
+        /// What it must not keep.
+        partition: PartitionId,
+    },
+    /// Ask the stream's leader for its last offset (0: empty). Never a cached or a replica's
+    /// answer: everything up to the answer is missed if it is too low. Answer: `Head`.
     Head {
         /// Comes back in the answer.
         ask: Ask,
@@ -223,7 +245,7 @@ pub enum SourceRequest {
         /// The most messages to answer with.
         limit: u32,
     },
-    /// Turn a start position into a concrete offset. Answer: `Resolved`.
+    /// Turn a start position into a concrete offset, never past the log's end. Answer: `Resolved`.
     Resolve {
         /// Comes back in the answer.
         ask: Ask,
@@ -232,19 +254,27 @@ pub enum SourceRequest {
         /// What was asked for.
         start: crate::config::StartPosition,
     },
-    /// Ask the durable for up to so many more messages. Answer: any number of `Delivered`.
+    /// Ask the durable for up to so many more messages. Answer: any number of `Delivered`, and one
+    /// `PullEnded` when it was answered in full, timed out or was stopped.
     Pull {
+        /// Comes back when the pull ended.
+        ask: Ask,
         /// How many.
         batch: u32,
     },
-    /// Tell the durable that these deliveries need not come again.
+    /// End an open pull now: once its `PullEnded` came, it makes the durable's position move no more.
+    StopPull {
+        /// The pull's own ask.
+        ask: Ask,
+    },
+    /// Tell the durable that these deliveries need not come again. Not answered; may be lost.
     Ack {
-        /// Consumer sequences of the deliveries.
+        /// Consumer sequences of the deliveries, all of the durable's present identity.
         deliveries: Vec<u64>,
     },
-    /// Tell the durable that these deliveries are still worked on.
+    /// Tell the durable that these deliveries are still worked on. Not answered; may be lost.
     Extend {
-        /// Consumer sequences of the deliveries.
+        /// Consumer sequences of the deliveries, all of the durable's present identity.
         deliveries: Vec<u64>,
     },
     /// Publish a dead letter, under a message id made of partition and offset. Answer: `DeadLettered`.
@@ -261,12 +291,12 @@ pub enum SourceRequest {
 /// News of the source.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SourceEvent {
-    /// The consumer is as asked, and has this creation stamp (0: deleted).
+    /// The consumer is as asked (or, after an inspection, is as it is).
     Consumer {
         /// Which request.
         ask: Ask,
-        /// The consumer's identity.
-        result: Result<u64, SourceError>,
+        /// The consumer's state.
+        result: Result<ConsumerState, SourceError>,
     },
     /// The stream's last offset, asked of its leader.
     Head {
@@ -291,7 +321,7 @@ pub enum SourceEvent {
     },
     /// The durable delivered a message.
     Delivered {
-        /// The consumer's identity: another one than expected is a gap.
+        /// The identity that the consumer had when it sent this: another one than expected is a gap.
         consumer: u64,
         /// The consumer sequence: grows by one from delivery to delivery; anything else is a gap.
         sequence: u64,
@@ -300,8 +330,11 @@ pub enum SourceEvent {
         /// The message.
         message: Message,
     },
-    /// The pull ended: it was answered in full, or timed out.
-    PullEnded,
+    /// A pull ended: it was answered in full, timed out, or was stopped.
+    PullEnded {
+        /// Which pull.
+        ask: Ask,
+    },
     /// Something may have been appended to this partition (embedded log).
     Grew {
         /// Which partition.
@@ -318,12 +351,25 @@ pub enum SourceEvent {
     },
 }
 
+/// What the durable is like, as of an answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ConsumerState {
+    /// One life of its sequences: its creation stamp, and greater after every recreation and every
+    /// reset. 0: there is no consumer.
+    pub identity: u64,
+    /// The last consumer sequence that was handed out, to whomever. 0: none in this life.
+    pub delivered: u64,
+    /// Whether it delivers exactly the partitions that the request named.
+    pub as_wanted: bool,
+}
+
 /// An answer to a read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReadBatch {
     /// The messages, in order.
     pub messages: Vec<Message>,
-    /// Proof of how far the reader got: there is no other message below this offset.
+    /// Proof of how far the reader got: between `from` and this offset there is no other message of
+    /// the partition. A lagging replica that has nothing answers `from` itself.
     pub next: Offset,
     /// The oldest offset that retention has kept: whatever was below is gone.
     pub first: Offset,

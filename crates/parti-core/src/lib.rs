@@ -15,6 +15,9 @@
 //!                       └──────────────────────────────────────────┘
 //! ```
 
+#[macro_use]
+pub mod planted;
+
 pub mod codec;
 pub mod config;
 pub mod feed;
@@ -24,7 +27,7 @@ pub mod key;
 pub mod lane;
 pub mod leader;
 pub mod partition;
-pub mod planted;
+pub mod problem;
 pub mod record;
 pub mod rng;
 pub mod session;

@@ -40,6 +40,44 @@ mod registry {
     bugs! {
         /// A commit does not check the epoch it finds.
         SkipEpochCheck,
+        /// Silence is counted while the observer itself cannot reach the store.
+        SilenceDuringOutage,
+        /// The lease outlives the TTL.
+        LeaseWithoutMargin,
+        /// The lease counts from the reply instead of from before the renewal was sent.
+        LeaseFromReply,
+        /// A worker goes on although its session was ended.
+        IgnoreEviction,
+        /// A partition is taken from an owner whose session is not known to be over.
+        SeizeWithoutEvidence,
+        /// A partition is taken while the own lease has lapsed.
+        TakeWithoutLease,
+        /// A take whose fate is open counts as failed, and is forgotten.
+        TimeoutIsFailure,
+        /// A take whose fate is open counts as done.
+        UnknownTakeServes,
+        /// A release does not carry the final progress.
+        ReleaseWithoutFinalCommit,
+        /// A release deletes the record, so that epochs restart.
+        ReleaseByDelete,
+        /// Assignments of a lower term are obeyed.
+        AcceptLowerTerm,
+        /// A lost session does not stop what it held.
+        KeepServingAfterSessionLoss,
+        /// The group's identity is not checked again after the start.
+        SkipIdentityCheck,
+        /// A store that went back in time is not noticed.
+        IgnoreStoreWentBack,
+        /// A leader that meets a higher term goes on publishing.
+        OldLeaderPublishes,
+        /// Handling starts when a read shows the partition free, before the take has landed.
+        ServeFromRead,
+        /// A new owner starts two past the checkpoint instead of one.
+        CheckpointSkipsOne,
+        /// The default strategy plans as if nobody served anything: every change moves partitions.
+        StrategyIgnoresPrevious,
+        /// The default strategy leaves out a partition that fits nowhere under an even share.
+        StrategyDropsWhatDoesNotFit,
         /// The leader gives a partition to its new owner before the old one has let go.
         GrantBeforeRelease,
         /// The leader takes a leftover of a rolled-back prepare for readiness.

@@ -1,1 +1,3 @@
+//! Deterministic simulation of Parti groups.
+
 fn main() {}

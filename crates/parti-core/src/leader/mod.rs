@@ -1,13 +1,306 @@
-//! leader
+//! The leader: ends silent sessions, decides who should serve what, publishes it.
+//!
+//! ```text
+//! won an election
+//!   │ watch workers/, list assignments/, read plan, list partitions
+//!   ▼
+//! planner: members + partitions + what the predecessor left ──▶ decisions
+//!   │                                                             │
+//!   │ silent sessions: compare-and-set to `evicted`               ▼
+//!   └──────────────────────────────────────────── assignments/<worker>, plan: compare-and-set,
+//!                                                 until each landed or a higher term is met
+//! ```
+//!
+//! A wrong or stale leader costs time, never a message: nothing here touches a partition's record.
+
 mod crew;
+pub mod election;
+#[cfg(test)]
+mod election_tests;
 mod membership;
 mod moves;
-pub mod publish;
+mod orders;
+pub mod planner;
+pub mod publisher;
+pub mod sessions;
+pub mod slots;
 mod spread;
 mod takeover;
 #[cfg(test)]
 mod tests;
-
-pub mod planner;
-pub mod slots;
 pub mod windows;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::config::Config;
+use crate::ids::{Revision, Term, WorkerId};
+use crate::io::{Scope, StoreOp, StoreReply, Stored};
+use crate::key::{Key, Prefix};
+use crate::leader::planner::{Decision, Member, Planner, Recovered};
+use crate::leader::publisher::Publisher;
+pub use crate::leader::sessions::{Reaper, Sessions};
+use crate::partition::Partition;
+use crate::record::{AssignmentRecord, PlanRecord, Ready, Record, SessionStatus};
+use crate::session::silence::Silence;
+use crate::strategy::Strategy;
+use crate::time::Time;
+use crate::worker::outbox::{Outbox, Purpose};
+use crate::worker::{Action, Report};
+
+#[derive(Debug)]
+enum Stage {
+    /// Gathering what the predecessor left.
+    Recovering {
+        assignments: Option<Vec<Stored>>,
+        plan: Option<Option<(Revision, Arc<PlanRecord>)>>,
+        retry_at: Time,
+    },
+    /// Planning.
+    Planning { planner: Box<Planner>, wake_at: Time },
+}
+
+/// The leader machine, alive for one term.
+#[derive(Debug)]
+pub struct Leader {
+    term: Term,
+    me: WorkerId,
+    ttl: Duration,
+    id_ttl: Duration,
+    timeout: Duration,
+    config: Arc<Config>,
+    strategy: Arc<dyn Strategy>,
+    capacity: Option<u32>,
+    stage: Stage,
+    reaper: Reaper,
+    publisher: Publisher,
+    sessions_changed: bool,
+}
+
+impl Leader {
+    /// Won an election: starts by finding out what there is.
+    pub fn begin(
+        config: Arc<Config>,
+        strategy: Arc<dyn Strategy>,
+        capacity: Option<u32>,
+        term: Term,
+        me: WorkerId,
+        out: &mut Outbox,
+    ) -> Self {
+        out.push(Action::Watch(Scope::Prefix(Prefix::Workers)));
+        let timeout = config.operation_timeout;
+        let leader = Self {
+            term,
+            me,
+            ttl: config.heartbeat_ttl,
+            id_ttl: config.worker_id_ttl,
+            timeout,
+            config,
+            strategy,
+            capacity,
+            stage: Stage::Recovering { assignments: None, plan: None, retry_at: Time::NEVER },
+            reaper: Reaper::default(),
+            publisher: Publisher::new(term),
+            sessions_changed: true,
+        };
+        out.ask(Purpose::RecoverAssignments, StoreOp::List(Prefix::Assignments), timeout);
+        out.ask(Purpose::RecoverPlan, StoreOp::Read(Key::Plan), timeout);
+        leader
+    }
+
+    /// The term under which it leads.
+    pub fn term(&self) -> Term {
+        self.term
+    }
+
+    /// Sessions have news.
+    pub fn sessions_changed(&mut self) {
+        self.sessions_changed = true;
+    }
+
+    /// The partition list is known, or changed.
+    pub fn partitions_changed(&mut self, list: &Arc<[Partition]>, now: Time) {
+        if let Stage::Planning { planner, wake_at } = &mut self.stage {
+            planner.partitions(now, list.clone());
+            *wake_at = now;
+        }
+    }
+
+    /// Whether everything is as it should be, as far as the leader knows.
+    pub fn is_settled(&self) -> bool {
+        matches!(&self.stage, Stage::Planning { planner, .. } if planner.is_settled())
+    }
+
+    /// Whether a live session other than one's own could take partitions over.
+    pub fn has_successor(&self, sessions: &Sessions) -> bool {
+        sessions.iter().any(|(id, _, r)| *id != self.me && r.status == SessionStatus::Live)
+    }
+
+    /// When to act next.
+    pub fn next_deadline(&self, sessions: &Sessions, silence: &Silence) -> Time {
+        let reaper =
+            self.reaper.next_deadline(&self.me, sessions, silence, self.ttl, self.id_ttl);
+        let stage = match &self.stage {
+            Stage::Recovering { retry_at, .. } => *retry_at,
+            Stage::Planning { wake_at, .. } => *wake_at,
+        };
+        reaper.min(stage).min(self.publisher.next_deadline())
+    }
+
+    /// Does whatever is due.
+    pub fn step(
+        &mut self,
+        sessions: &Sessions,
+        silence: &Silence,
+        partitions: Option<&Arc<[Partition]>>,
+        out: &mut Outbox,
+    ) {
+        let now = out.now();
+        self.recover(sessions, partitions, out);
+        if let Stage::Planning { planner, wake_at } = &mut self.stage {
+            if std::mem::take(&mut self.sessions_changed) {
+                planner.members(now, &members(sessions, self.term));
+                *wake_at = now;
+            }
+            if now >= *wake_at {
+                for decision in planner.step(now, out.wall_ms()) {
+                    match decision {
+                        Decision::Publish(worker, record) => self.publisher.publish(worker, record),
+                        Decision::Plan(record) => self.publisher.plan(record),
+                        Decision::Forget(worker) => self.publisher.forget(worker),
+                        Decision::Trouble(trouble) => out.trouble(trouble),
+                        Decision::History(line) => out.report(Report::History(line)),
+                    }
+                }
+                // A planner that is due again at once has decided all it can for now.
+                *wake_at = planner.next_deadline().max(now + Duration::from_millis(1));
+            }
+            let named = |id: &WorkerId| {
+                sessions.get(id).is_some_and(|(revision, record)| {
+                    planner.still_names(id, record.incarnation_at(revision))
+                })
+            };
+            let (ttl, id_ttl) = (self.ttl, self.id_ttl);
+            self.reaper.step(&self.me, sessions, silence, ttl, id_ttl, named, out);
+        }
+        self.publisher.step(self.timeout, out);
+    }
+
+    fn recover(
+        &mut self,
+        sessions: &Sessions,
+        partitions: Option<&Arc<[Partition]>>,
+        out: &mut Outbox,
+    ) {
+        let now = out.now();
+        let Stage::Recovering { assignments, plan, retry_at } = &mut self.stage else {
+            return;
+        };
+        if now >= *retry_at {
+            *retry_at = Time::NEVER;
+            if assignments.is_none() {
+                let op = StoreOp::List(Prefix::Assignments);
+                out.ask(Purpose::RecoverAssignments, op, self.timeout);
+            }
+            if plan.is_none() {
+                out.ask(Purpose::RecoverPlan, StoreOp::Read(Key::Plan), self.timeout);
+            }
+        }
+        let (Some(found), Some(plan), Some(list)) = (&assignments, &plan, partitions) else {
+            return;
+        };
+        if !sessions.synced {
+            return;
+        }
+        let mut recovered: BTreeMap<WorkerId, AssignmentRecord> = BTreeMap::new();
+        for stored in found {
+            if let (Key::Assignment(id), Record::Assignment(record)) = (&stored.key, &stored.record)
+            {
+                recovered.insert(id.clone(), (**record).clone());
+                self.publisher.found(stored);
+            }
+        }
+        if let Some((revision, _)) = plan {
+            self.publisher.found_plan(*revision);
+        }
+        let plan = plan.as_ref().map(|(_, record)| (**record).clone());
+        let recovered = Recovered { plan, assignments: recovered };
+        let mut planner = Planner::new(
+            &self.config,
+            self.strategy.clone(),
+            self.term,
+            self.me.clone(),
+            now,
+            recovered,
+        );
+        planner.set_capacity(self.capacity);
+        planner.partitions(now, list.clone());
+        self.sessions_changed = true;
+        self.stage = Stage::Planning { planner: Box::new(planner), wake_at: now };
+    }
+
+    /// The answer to the list of assignments.
+    pub fn recovered_assignments(&mut self, reply: StoreReply, out: &mut Outbox) {
+        if let Stage::Recovering { assignments, retry_at, .. } = &mut self.stage {
+            match reply {
+                StoreReply::List(Ok(found)) => *assignments = Some(found),
+                _ => *retry_at = out.now() + self.config.retry.initial_delay / 4,
+            }
+        }
+    }
+
+    /// The answer to the read of the plan.
+    pub fn recovered_plan(&mut self, reply: StoreReply, out: &mut Outbox) {
+        if let Stage::Recovering { plan, retry_at, .. } = &mut self.stage {
+            match reply {
+                StoreReply::Read(Ok(None)) => *plan = Some(None),
+                StoreReply::Read(Ok(Some(stored))) => {
+                    *plan = Some(match stored.record {
+                        Record::Plan(record) => Some((stored.revision, record)),
+                        _ => None,
+                    });
+                }
+                _ => *retry_at = out.now() + self.config.retry.initial_delay / 4,
+            }
+        }
+    }
+
+    /// What became of publications. True when a higher term was met: this leader is outdated.
+    pub fn published(&mut self, keys: Vec<Key>, reply: StoreReply, out: &mut Outbox) -> bool {
+        self.publisher.answered(keys, reply, out)
+    }
+
+    /// What became of the marks on silent sessions.
+    pub fn sessions_ended(
+        &mut self,
+        ids: Vec<WorkerId>,
+        reply: StoreReply,
+        sessions: &mut Sessions,
+        silence: &mut Silence,
+        out: &mut Outbox,
+    ) {
+        self.reaper.answered(ids, reply, sessions, silence, out);
+        self.sessions_changed = true;
+    }
+}
+
+/// The sessions as the planner sees them: what they say about other terms does not count.
+fn members(sessions: &Sessions, term: Term) -> BTreeMap<WorkerId, Member> {
+    sessions
+        .iter()
+        .map(|(id, revision, record)| {
+            let current = record.term == term;
+            let member = Member {
+                incarnation: record.incarnation_at(revision),
+                status: record.status,
+                released: if current { record.released } else { Default::default() },
+                applied: if current { record.applied } else { Default::default() },
+                ready: if current { record.ready.clone() } else { Ready::default() },
+                blocked_by: if current { record.blocked_by.clone() } else { Vec::new() },
+                degraded: record.degraded.is_some(),
+            };
+            (id.clone(), member)
+        })
+        .collect()
+}

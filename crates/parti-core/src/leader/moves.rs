@@ -6,7 +6,6 @@ use super::planner::{Decision, Phase, Planner};
 use super::slots::{self, Blame, Move, Reason, Slot, Verdict};
 use super::windows;
 use crate::partition::Partition;
-use crate::planted;
 use crate::record::Lifecycle;
 use crate::time::Time;
 use crate::worker::Trouble;
@@ -55,7 +54,7 @@ impl Planner {
                 Verdict::RollBack(blame) => {
                     ended = true;
                     if matches!(self.slots[i], Slot::Revoking { .. }) {
-                        if planted!(PlanForgetsPartition) {
+                        if crate::planted!(PlanForgetsPartition) {
                             self.slots[i] = Slot::Unassigned(Reason::OwnerGone);
                             continue;
                         }

@@ -1,1 +1,317 @@
-//! session
+//! The session: a stable id's claim, its heartbeat and its lease, in one record.
+//!
+//! ```text
+//!           list             claim (compare-and-set)          every heartbeat, and on news
+//! Idle ──────────▶ Listing ────────────▶ Claiming ─────▶ Live ──────────┐
+//!                     ▲  all ids taken:     │ lost race    │ ▲           │ renew
+//!                     └─── look again ◀─────┘ next number  │ └───────────┘
+//!                                                          │ conflict: somebody ended it
+//!                                                          ▼
+//!                                                         Lost ──▶ claim anew
+//! ```
+//!
+//! The lease counts from *before* the last successful renewal was sent, and ends a margin before
+//! the TTL: by the time anybody may end the session, its holder has long stopped dispatching.
+
+pub mod claim;
+pub mod silence;
+#[cfg(test)]
+mod tests;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::config::Config;
+use crate::ids::{Incarnation, Revision, WorkerId};
+use crate::io::{Expect, StoreError, StoreReply, WriteOutcome};
+use crate::key::Key;
+use crate::record::{Record, SessionStatus, WorkerRecord};
+use crate::time::Time;
+use crate::worker::Fatal;
+use crate::worker::outbox::{Outbox, Purpose};
+
+use claim::Claim;
+
+/// How much earlier than the TTL a holder stops, as a fraction of it: covers clocks that run at
+/// different rates.
+const MARGIN_FRACTION: u32 = 10;
+
+/// What became of the session by the last event.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// Nothing to tell.
+    Nothing,
+    /// An id is claimed.
+    Claimed,
+    /// A renewal succeeded: the lease is good again, and the store was writable.
+    Renewed,
+    /// Somebody ended the session. Everything it held must stop at once.
+    Lost,
+    /// The goodbye is written (or the session is over anyway).
+    Gone,
+    /// There is no id to be had.
+    Failed(Fatal),
+}
+
+#[derive(Clone, Debug)]
+enum Phase {
+    Idle,
+    Claiming(Claim),
+    Live(Live),
+    Leaving(Live),
+    Gone,
+}
+
+#[derive(Clone, Debug)]
+struct Live {
+    id: WorkerId,
+    incarnation: Incarnation,
+    revision: Revision,
+    beat: u64,
+    /// What the last landed renewal said.
+    said: Option<WorkerRecord>,
+    /// What is on its way.
+    in_flight: Option<WorkerRecord>,
+    /// When the last successful renewal was sent.
+    lease_from: Option<Time>,
+    next_beat: Time,
+}
+
+/// The session machine.
+#[derive(Clone, Debug)]
+pub struct Session {
+    heartbeat: Duration,
+    ttl: Duration,
+    phase: Phase,
+    claims: claim::Settings,
+    /// The number last held: a worker that lost its session would like its id back.
+    last_number: Option<u64>,
+    ever_claimed: bool,
+}
+
+impl Session {
+    /// A session that is yet to be claimed.
+    pub fn new(config: &Config, preferred: Option<u64>) -> Self {
+        Self {
+            heartbeat: config.heartbeat(),
+            ttl: config.session_ttl(),
+            phase: Phase::Idle,
+            claims: claim::Settings::new(config),
+            last_number: preferred,
+            ever_claimed: false,
+        }
+    }
+
+    /// Starts looking for an id.
+    pub fn claim(&mut self, out: &mut Outbox) {
+        let claim = Claim::begin(self.claims.clone(), self.last_number, self.ever_claimed, out);
+        self.phase = Phase::Claiming(claim);
+    }
+
+    /// The claimed id with its incarnation, while there is one.
+    pub fn id(&self) -> Option<(&WorkerId, Incarnation)> {
+        match &self.phase {
+            Phase::Live(live) | Phase::Leaving(live) => Some((&live.id, live.incarnation)),
+            _ => None,
+        }
+    }
+
+    /// Until when messages may be dispatched, by this worker's own clock.
+    pub fn lease_until(&self) -> Time {
+        let ttl = if planted!(LeaseWithoutMargin) {
+            self.ttl * 3
+        } else {
+            self.ttl - self.ttl / MARGIN_FRACTION
+        };
+        match &self.phase {
+            Phase::Live(live) | Phase::Leaving(live) => {
+                live.lease_from.map_or(Time::ZERO, |from| from + ttl)
+            }
+            _ => Time::ZERO,
+        }
+    }
+
+    /// The wall clock jumped: the lease counts as lapsed until the next renewal.
+    pub fn clock_jumped(&mut self, out: &mut Outbox) {
+        if let Phase::Live(live) | Phase::Leaving(live) = &mut self.phase {
+            live.lease_from = None;
+            live.next_beat = out.now();
+        }
+    }
+
+    /// When the next renewal or claim attempt is due.
+    pub fn next_deadline(&self) -> Time {
+        match &self.phase {
+            Phase::Claiming(claim) => claim.next_deadline(),
+            Phase::Live(live) | Phase::Leaving(live) if live.in_flight.is_none() => live.next_beat,
+            _ => Time::NEVER,
+        }
+    }
+
+    /// Whether news of the worker wait to be written.
+    pub fn differs(&self, body: &WorkerRecord) -> bool {
+        match &self.phase {
+            Phase::Live(live) | Phase::Leaving(live) => {
+                live.said.as_ref().is_none_or(|said| !same_news(said, body))
+            }
+            _ => false,
+        }
+    }
+
+    /// Renews when a heartbeat is due or there are news, and drives a claim on.
+    pub fn step(&mut self, body: &WorkerRecord, out: &mut Outbox) -> Outcome {
+        let now = out.now();
+        let news = self.differs(body);
+        match &mut self.phase {
+            Phase::Claiming(claim) => match claim.tick(out) {
+                Some(fatal) => Outcome::Failed(fatal),
+                None => Outcome::Nothing,
+            },
+            Phase::Live(live) | Phase::Leaving(live) => {
+                if live.in_flight.is_none() && (now >= live.next_beat || news) {
+                    live.renew(body.clone(), self.heartbeat, out);
+                }
+                Outcome::Nothing
+            }
+            _ => Outcome::Nothing,
+        }
+    }
+
+    /// Says goodbye: the worker holds nothing any more.
+    pub fn leave(&mut self) {
+        self.phase = match std::mem::replace(&mut self.phase, Phase::Gone) {
+            Phase::Live(live) | Phase::Leaving(live) => Phase::Leaving(live),
+            // A claim that may still land is nobody's: it stays silent, and is cleared as such.
+            _ => Phase::Gone,
+        };
+    }
+
+    /// Whether there is no session any more, and none is sought.
+    pub fn is_gone(&self) -> bool {
+        matches!(self.phase, Phase::Gone | Phase::Idle)
+    }
+
+    /// The answer to a claim or renewal.
+    pub fn answered(&mut self, sent: Time, reply: StoreReply, out: &mut Outbox) -> Outcome {
+        match &mut self.phase {
+            Phase::Claiming(claim) => match claim.answered(sent, reply, out) {
+                claim::Progress::Going => Outcome::Nothing,
+                claim::Progress::Failed(fatal) => Outcome::Failed(fatal),
+                claim::Progress::Claimed { id, number, revision, sent } => {
+                    self.last_number = Some(number);
+                    self.ever_claimed = true;
+                    self.phase = Phase::Live(Live {
+                        id,
+                        incarnation: Incarnation(revision.0),
+                        revision,
+                        beat: 0,
+                        said: None,
+                        in_flight: None,
+                        lease_from: Some(sent),
+                        next_beat: out.now(),
+                    });
+                    Outcome::Claimed
+                }
+            },
+            Phase::Live(live) | Phase::Leaving(live) => {
+                let outcome = live.answered(sent, reply, self.heartbeat, out);
+                if matches!(outcome, Outcome::Lost | Outcome::Gone) {
+                    self.phase = Phase::Idle;
+                }
+                outcome
+            }
+            Phase::Idle | Phase::Gone => Outcome::Nothing,
+        }
+    }
+}
+
+impl Live {
+    fn renew(&mut self, body: WorkerRecord, heartbeat: Duration, out: &mut Outbox) {
+        let record = WorkerRecord {
+            incarnation: Some(self.incarnation),
+            beat: self.beat + 1,
+            nonce: out.nonce(),
+            ..body
+        };
+        self.in_flight = Some(record.clone());
+        let key = Key::Worker(self.id.clone());
+        let expect = Expect::At(self.revision);
+        out.write(Purpose::Session, key, expect, Record::Worker(Arc::new(record)), heartbeat);
+    }
+
+    fn answered(
+        &mut self,
+        sent: Time,
+        reply: StoreReply,
+        heartbeat: Duration,
+        out: &mut Outbox,
+    ) -> Outcome {
+        let Some(said) = self.in_flight.take() else {
+            return Outcome::Nothing;
+        };
+        let StoreReply::Write(outcomes) = reply else {
+            return Outcome::Nothing;
+        };
+        match outcomes.into_iter().next() {
+            Some(WriteOutcome::Done(revision)) => {
+                self.revision = revision;
+                self.beat = said.beat;
+                let goodbye = said.status == SessionStatus::Goodbye;
+                self.said = Some(said);
+                self.lease_from = Some(if planted!(LeaseFromReply) { out.now() } else { sent });
+                self.next_beat = sent + heartbeat;
+                if goodbye { Outcome::Gone } else { Outcome::Renewed }
+            }
+            Some(WriteOutcome::Conflict(Some(found))) => {
+                let Record::Worker(record) = &found.record else {
+                    return Outcome::Lost;
+                };
+                if record.incarnation_at(found.revision) != self.incarnation {
+                    return Outcome::Lost;
+                }
+                match record.status {
+                    // An earlier renewal of ours landed late. Go on from there.
+                    SessionStatus::Live | SessionStatus::Leaving => {
+                        self.revision = found.revision;
+                        self.beat = self.beat.max(record.beat);
+                        self.next_beat = out.now();
+                        Outcome::Nothing
+                    }
+                    SessionStatus::Goodbye => Outcome::Gone,
+                    SessionStatus::Evicted | SessionStatus::Free => {
+                        if planted!(IgnoreEviction) {
+                            self.revision = found.revision;
+                            self.next_beat = out.now();
+                            return Outcome::Nothing;
+                        }
+                        Outcome::Lost
+                    }
+                }
+            }
+            // Nobody deletes sessions, so a missing one is one that somebody removed by hand.
+            Some(WriteOutcome::Conflict(None)) => Outcome::Lost,
+            Some(WriteOutcome::Failed(StoreError::Unknown)) => {
+                // Open fate. The next renewal expects the same revision, and so settles it: it
+                // lands, or conflicts with the earlier one of our own.
+                self.next_beat = out.now();
+                Outcome::Nothing
+            }
+            Some(WriteOutcome::Failed(_)) | None => {
+                self.next_beat = out.now() + heartbeat / 8;
+                Outcome::Nothing
+            }
+        }
+    }
+}
+
+/// Whether two bodies tell the same, apart from what can wait for the next heartbeat.
+fn same_news(a: &WorkerRecord, b: &WorkerRecord) -> bool {
+    a.status == b.status
+        && a.term == b.term
+        && a.released == b.released
+        && a.applied == b.applied
+        && a.ready == b.ready
+        && a.blocked_by == b.blocked_by
+        && a.degraded == b.degraded
+        && a.partitions == b.partitions
+}

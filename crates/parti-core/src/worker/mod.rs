@@ -3,6 +3,15 @@
 //! `handle(now, event)` in, [`Action`]s out, [`Worker::next_deadline`] says when to come back with
 //! [`Event::Tick`].
 
+pub mod holding;
+mod identity;
+mod leaderless;
+mod machine;
+pub mod outbox;
+mod stop;
+
+pub use machine::Worker;
+
 use std::sync::Arc;
 
 use crate::ids::{Epoch, Incarnation, Offset, PartitionId, Term, Version, WorkerId};
@@ -51,6 +60,10 @@ pub enum Event {
     Watch(Scope, WatchEvent),
     /// The partition list was asked for, and this is it.
     Partitions(Result<Arc<[Partition]>, Arc<str>>),
+    /// An external election agent speaks: this worker should lead, or should not.
+    Elected(bool),
+    /// All progress is to be committed now.
+    Flush,
     /// The user knows that the partition list changed.
     RefreshPartitions,
     /// The wall clock jumped: the lease counts as lapsed until the next renewal.
@@ -169,7 +182,9 @@ pub enum Report {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Trouble {
     /// The log ends before the checkpoint: it was recreated or rolled back.
-    #[error("partition {partition}: the log ends at {end}, before the checkpoint's next offset {next}; it was recreated or restored; reset the checkpoint to go on")]
+    #[error(
+        "partition {partition}: the log ends at {end}, before the checkpoint's next offset {next}; it was recreated or restored; reset the checkpoint to go on"
+    )]
     LogWentBack {
         /// Which partition.
         partition: PartitionId,
@@ -179,7 +194,9 @@ pub enum Trouble {
         next: Offset,
     },
     /// Retention removed messages that were never handled.
-    #[error("partition {partition}: retention removed {lost} offsets below {first} before they were handled")]
+    #[error(
+        "partition {partition}: retention removed {lost} offsets below {first} before they were handled"
+    )]
     RetentionOvertook {
         /// Which partition.
         partition: PartitionId,
@@ -221,12 +238,25 @@ pub enum Fatal {
     /// The store is another one than before.
     #[error("the store's identity changed: it was recreated; check it, then restart the workers")]
     StoreReplaced,
+    /// The stream is another one than before.
+    #[error("the stream's identity changed: it was recreated; reset the checkpoints, then restart the workers")]
+    StreamReplaced,
     /// The store lost writes that it had acknowledged.
-    #[error("the store went back in time: it was restored or lost writes; run a reset with a higher epoch, then restart the workers")]
+    #[error(
+        "the store went back in time: it was restored or lost writes; run a reset with a higher epoch, then restart the workers"
+    )]
     StoreWentBack,
     /// The group runs with other settings.
     #[error("refused by the group: {0}")]
     Disagreement(String),
+    /// A step of the start failed too often.
+    #[error("gave up {step} after {attempts} attempts: the store did not answer; check that it runs and can be reached")]
+    GaveUp {
+        /// Which step.
+        step: &'static str,
+        /// How often it was tried.
+        attempts: u32,
+    },
     /// The store refuses this worker.
     #[error("the store refuses: {0}")]
     Rejected(String),
@@ -245,6 +275,8 @@ pub struct Options {
     pub stream: u64,
     /// The number this worker would like in its id (configured, or a StatefulSet ordinal).
     pub preferred: Option<u64>,
+    /// Who decides who may stand for election.
+    pub agent: crate::leader::election::Agent,
     /// Seed of nonces and jitter: different for every start.
     pub seed: u64,
 }

@@ -1,0 +1,349 @@
+//! Election: who leads, under which term. One record, compare-and-set, never deleted.
+//!
+//! ```text
+//! Follower ── record absent, resigned, held by an older life of mine, or silent ──▶ Standing
+//!     ▲                                                                              │ landed
+//!     │ conflict: somebody else leads                                                ▼
+//!     └────────────────────────────────────────────────────────────────────────── Leading
+//! ```
+//!
+//! Terms order leaders; the lease only saves work. A leader that does not know yet that it was
+//! replaced can do no harm: whatever it still writes expects revisions that its successor changed.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::config::Config;
+use crate::ids::{Incarnation, Nonce, Revision, Term, WorkerId};
+use crate::io::{Expect, StoreError, StoreReply, Stored, WatchEvent, WriteOutcome};
+use crate::key::Key;
+use crate::record::{LeaderRecord, Record};
+use crate::session::silence::Silence;
+use crate::time::Time;
+use crate::worker::outbox::{Outbox, Purpose};
+
+/// What became of the election by the last event.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// Nothing to tell.
+    Nothing,
+    /// This worker leads now, under this term.
+    Won(Term),
+    /// A renewal succeeded.
+    Renewed,
+    /// This worker leads no longer.
+    Lost,
+}
+
+#[derive(Clone, Debug)]
+enum Known {
+    /// The watch has not told yet.
+    Unread,
+    Absent,
+    At(Revision, Arc<LeaderRecord>),
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Role {
+    Follower,
+    Leading { term: Term, next_beat: Time },
+    Resigning { term: Term },
+    Resigned,
+}
+
+/// Who decides who may stand.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Agent {
+    /// The store's own record: whoever finds it free or silent.
+    Store,
+    /// Somebody outside, who says yes or no. The term still comes from the record.
+    External {
+        /// What it said last.
+        elected: bool,
+    },
+}
+
+/// The election machine.
+#[derive(Clone, Debug)]
+pub struct Election {
+    heartbeat: Duration,
+    ttl: Duration,
+    agent: Agent,
+    known: Known,
+    role: Role,
+    in_flight: Option<LeaderRecord>,
+    /// After store trouble, not before.
+    not_before: Time,
+}
+
+impl Election {
+    /// An election that has not begun.
+    pub fn new(config: &Config, agent: Agent) -> Self {
+        Self {
+            heartbeat: config.heartbeat_interval,
+            ttl: config.heartbeat_ttl,
+            agent,
+            known: Known::Unread,
+            role: Role::Follower,
+            in_flight: None,
+            not_before: Time::ZERO,
+        }
+    }
+
+    /// The highest term seen in the record.
+    pub fn term(&self) -> Term {
+        match &self.known {
+            Known::At(_, record) => record.term,
+            _ => Term(0),
+        }
+    }
+
+    /// The term under which this worker leads.
+    pub fn leading(&self) -> Option<Term> {
+        match self.role {
+            Role::Leading { term, .. } => Some(term),
+            _ => None,
+        }
+    }
+
+    /// Whether somebody leads, as far as this worker knows.
+    pub fn is_decided(&self) -> bool {
+        matches!(&self.known, Known::At(_, record) if record.holder.is_some())
+    }
+
+    /// Who led under the record that is known, with its revision.
+    pub fn holder(&self) -> Option<&(WorkerId, Incarnation)> {
+        match &self.known {
+            Known::At(_, record) => record.holder.as_ref(),
+            _ => None,
+        }
+    }
+
+    /// The session is lost: a new life starts as a follower.
+    pub fn reset(&mut self) {
+        self.role = Role::Follower;
+        self.in_flight = None;
+    }
+
+    /// An external agent spoke.
+    pub fn agent_says(&mut self, elected: bool) {
+        self.agent = Agent::External { elected };
+    }
+
+    /// Gives up leadership and does not stand again.
+    pub fn resign(&mut self) {
+        self.role = match self.role {
+            Role::Leading { term, .. } => Role::Resigning { term },
+            _ => Role::Resigned,
+        };
+    }
+
+    /// Whether a resignation is still to be written.
+    pub fn is_resigning(&self) -> bool {
+        matches!(self.role, Role::Resigning { .. })
+    }
+
+    /// News of the leader record.
+    pub fn watched(&mut self, event: &WatchEvent, silence: &mut Silence, out: &mut Outbox) {
+        match event {
+            WatchEvent::Snapshot(records) => match records.first() {
+                Some(stored) => self.learn(stored, silence, out),
+                None if matches!(self.known, Known::Unread) => self.known = Known::Absent,
+                None => {}
+            },
+            WatchEvent::Changed(stored) => self.learn(stored, silence, out),
+            // Nobody deletes it. If somebody did, our next write meets a conflict and tells.
+            WatchEvent::Removed(..) => {}
+        }
+    }
+
+    fn learn(&mut self, stored: &Stored, silence: &mut Silence, out: &mut Outbox) {
+        let Record::Leader(record) = &stored.record else {
+            return;
+        };
+        let newer = match &self.known {
+            Known::At(revision, _) => stored.revision > *revision,
+            _ => true,
+        };
+        if newer {
+            silence.saw(out.now(), &Key::Leader, stored.revision);
+            self.known = Known::At(stored.revision, record.clone());
+        }
+    }
+
+    /// When to act next, if nothing happens.
+    pub fn next_deadline(&self, silence: &Silence) -> Time {
+        if self.in_flight.is_some() {
+            return Time::NEVER;
+        }
+        let due = match self.role {
+            Role::Leading { next_beat, .. } => next_beat,
+            Role::Resigning { .. } => Time::ZERO,
+            Role::Follower if self.agent == Agent::Store => {
+                silence.deadline(&Key::Leader, self.ttl)
+            }
+            Role::Follower => Time::NEVER,
+            Role::Resigned => Time::NEVER,
+        };
+        due.max(self.not_before)
+    }
+
+    /// Stands, renews or resigns, as is due. `lease` tells whether the own session is alive.
+    pub fn step(
+        &mut self,
+        me: &WorkerId,
+        incarnation: Incarnation,
+        lease: bool,
+        silence: &Silence,
+        out: &mut Outbox,
+    ) -> Outcome {
+        let now = out.now();
+        if self.in_flight.is_some() || now < self.not_before {
+            return Outcome::Nothing;
+        }
+        match self.role {
+            Role::Leading { term, next_beat } => {
+                if matches!(self.agent, Agent::External { elected: false }) {
+                    self.role = Role::Resigning { term };
+                    return Outcome::Lost;
+                }
+                if now >= next_beat {
+                    self.write(Some((me.clone(), incarnation)), term, out);
+                }
+                Outcome::Nothing
+            }
+            Role::Resigning { term } => {
+                self.write(None, term, out);
+                Outcome::Nothing
+            }
+            Role::Follower if lease => self.consider(me, incarnation, silence, out),
+            Role::Follower | Role::Resigned => Outcome::Nothing,
+        }
+    }
+
+    fn consider(
+        &mut self,
+        me: &WorkerId,
+        incarnation: Incarnation,
+        silence: &Silence,
+        out: &mut Outbox,
+    ) -> Outcome {
+        let told = match self.agent {
+            Agent::Store => None,
+            Agent::External { elected } => Some(elected),
+        };
+        let (may_stand, term) = match &self.known {
+            Known::Unread => return Outcome::Nothing,
+            Known::Absent => (told.unwrap_or(true), Term(1)),
+            Known::At(revision, record) => match &record.holder {
+                Some((holder, life)) if holder == me && *life == incarnation => {
+                    // A candidacy of ours landed late, and nobody minded.
+                    let term = record.term;
+                    self.role = Role::Leading { term, next_beat: out.now() };
+                    return Outcome::Won(term);
+                }
+                // An older life of mine cannot lead any more.
+                Some((holder, _)) if holder == me => (told.unwrap_or(true), record.term.next()),
+                None => (told.unwrap_or(true), record.term.next()),
+                Some(_) => {
+                    let silent =
+                        silence.silent(out.now(), &Key::Leader, self.ttl) == Some(*revision);
+                    (told.unwrap_or(silent), record.term.next())
+                }
+            },
+        };
+        if may_stand {
+            self.write(Some((me.clone(), incarnation)), term, out);
+        }
+        Outcome::Nothing
+    }
+
+    fn write(&mut self, holder: Option<(WorkerId, Incarnation)>, term: Term, out: &mut Outbox) {
+        let (expect, beat) = match &self.known {
+            Known::At(revision, record) => (Expect::At(*revision), record.beat + 1),
+            _ => (Expect::Absent, 1),
+        };
+        let nonce: Nonce = out.nonce();
+        let record = LeaderRecord { holder, term, beat, nonce };
+        self.in_flight = Some(record.clone());
+        let value = Record::Leader(Arc::new(record));
+        out.write(Purpose::Election, Key::Leader, expect, value, self.heartbeat);
+    }
+
+    /// The answer to a candidacy, renewal or resignation.
+    pub fn answered(
+        &mut self,
+        sent: Time,
+        reply: StoreReply,
+        silence: &mut Silence,
+        out: &mut Outbox,
+    ) -> Outcome {
+        let Some(record) = self.in_flight.take() else {
+            return Outcome::Nothing;
+        };
+        let StoreReply::Write(outcomes) = reply else {
+            return Outcome::Nothing;
+        };
+        match outcomes.into_iter().next() {
+            Some(WriteOutcome::Done(revision)) => {
+                let (term, resigned) = (record.term, record.holder.is_none());
+                silence.saw(out.now(), &Key::Leader, revision);
+                self.known = Known::At(revision, Arc::new(record));
+                self.landed(term, resigned, sent)
+            }
+            Some(WriteOutcome::Conflict(Some(found))) => {
+                let ours = matches!(&found.record, Record::Leader(there)
+                    if there.term == record.term && there.holder == record.holder);
+                // Whatever we believed to know is outdated.
+                self.known = Known::Unread;
+                self.learn(&found, silence, out);
+                if ours {
+                    return self.landed(record.term, record.holder.is_none(), sent);
+                }
+                let lost = matches!(self.role, Role::Leading { .. });
+                self.role = match self.role {
+                    Role::Resigning { .. } | Role::Resigned => Role::Resigned,
+                    _ => Role::Follower,
+                };
+                if lost { Outcome::Lost } else { Outcome::Nothing }
+            }
+            Some(WriteOutcome::Conflict(None)) => {
+                self.known = Known::Absent;
+                Outcome::Nothing
+            }
+            Some(WriteOutcome::Failed(StoreError::Unknown)) => {
+                // The next write expects the same revision, and so settles this one.
+                self.not_before = out.now();
+                Outcome::Nothing
+            }
+            Some(WriteOutcome::Failed(_)) | None => {
+                self.not_before = out.now() + self.heartbeat / 8;
+                Outcome::Nothing
+            }
+        }
+    }
+
+    /// A write of ours stands in the record.
+    fn landed(&mut self, term: Term, resigned: bool, sent: Time) -> Outcome {
+        let next_beat = sent + self.heartbeat;
+        match self.role {
+            Role::Leading { term: led, .. } if led == term && !resigned => {
+                self.role = Role::Leading { term, next_beat };
+                Outcome::Renewed
+            }
+            Role::Leading { .. } | Role::Follower if !resigned => {
+                self.role = Role::Leading { term, next_beat };
+                Outcome::Won(term)
+            }
+            _ if resigned => {
+                self.role = Role::Resigned;
+                Outcome::Nothing
+            }
+            // Asked to resign while a renewal was on its way: the resignation follows.
+            _ => {
+                self.role = Role::Resigning { term };
+                Outcome::Nothing
+            }
+        }
+    }
+}

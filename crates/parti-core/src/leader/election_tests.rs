@@ -1,0 +1,189 @@
+//! The election against a hand-driven store.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::election::{Agent, Election, Outcome};
+use crate::config::Config;
+use crate::ids::{Incarnation, Nonce, Revision, Term, WorkerId};
+use crate::io::{
+    Expect, RequestId, StoreError, StoreOp, StoreReply, Stored, WatchEvent, WriteOutcome,
+};
+use crate::key::Key;
+use crate::record::{LeaderRecord, Record};
+use crate::rng::Rng;
+use crate::session::silence::Silence;
+use crate::time::Time;
+use crate::worker::Action;
+use crate::worker::outbox::Outbox;
+
+const LIFE: Incarnation = Incarnation(7);
+
+struct Bench {
+    election: Election,
+    silence: Silence,
+    out: Outbox,
+    now: Time,
+}
+
+impl Bench {
+    fn new(agent: Agent) -> Self {
+        let config = Config::default();
+        Self {
+            election: Election::new(&config, agent),
+            silence: Silence::new(Time::ZERO, config.heartbeat()),
+            out: Outbox::new(Rng::new(1)),
+            now: Time::ZERO,
+        }
+    }
+
+    fn wait(&mut self, seconds: u64) {
+        self.now = self.now + Duration::from_secs(seconds);
+        self.out.set_now(self.now);
+        self.silence.succeeded(self.now);
+    }
+
+    fn watched(&mut self, record: Option<Stored>) {
+        let event = WatchEvent::Snapshot(record.into_iter().collect());
+        self.election.watched(&event, &mut self.silence, &mut self.out);
+    }
+
+    fn step(&mut self) -> Outcome {
+        self.election.step(&me(), LIFE, true, &self.silence, &mut self.out)
+    }
+
+    fn write(&mut self) -> Option<(RequestId, Expect, LeaderRecord)> {
+        let mut actions = Vec::new();
+        self.out.take_actions(&mut actions);
+        let Some(Action::Store(request)) = actions.pop() else {
+            return None;
+        };
+        let StoreOp::Write(mut writes) = request.op else { panic!("a write") };
+        let write = writes.pop()?;
+        let Some(Record::Leader(record)) = write.value else { panic!("a leader record") };
+        Some((request.id, write.expect, (*record).clone()))
+    }
+
+    fn answer(&mut self, id: RequestId, outcome: WriteOutcome) -> Outcome {
+        let reply = StoreReply::Write(vec![outcome]);
+        let answered = self.out.answered(id, reply).expect("somebody waits");
+        self.election.answered(answered.sent, answered.reply, &mut self.silence, &mut self.out)
+    }
+}
+
+fn me() -> WorkerId {
+    WorkerId::new("worker-0")
+}
+
+fn held_by(worker: &str, life: u64, term: u64, revision: u64) -> Stored {
+    let holder = Some((WorkerId::new(worker), Incarnation(life)));
+    let record = LeaderRecord { holder, term: Term(term), beat: 1, nonce: Nonce(9) };
+    Stored {
+        key: Key::Leader,
+        revision: Revision(revision),
+        record: Record::Leader(Arc::new(record)),
+    }
+}
+
+#[test]
+fn the_first_leader_creates_the_record_with_term_one() {
+    let mut bench = Bench::new(Agent::Store);
+    assert_eq!(bench.step(), Outcome::Nothing);
+    assert!(bench.write().is_none(), "nobody stands before the record was looked at");
+    bench.watched(None);
+    bench.step();
+    let (id, expect, record) = bench.write().expect("a candidacy");
+    assert_eq!((expect, record.term), (Expect::Absent, Term(1)));
+    assert_eq!(bench.answer(id, WriteOutcome::Done(Revision(3))), Outcome::Won(Term(1)));
+}
+
+#[test]
+fn a_silent_leader_is_replaced_under_the_next_term_and_a_living_one_is_not() {
+    let mut bench = Bench::new(Agent::Store);
+    bench.watched(Some(held_by("worker-1", 5, 4, 10)));
+    for _ in 0..5 {
+        bench.wait(1);
+        bench.step();
+        assert!(bench.write().is_none());
+    }
+    bench.wait(1);
+    bench.step();
+    let (id, expect, record) = bench.write().expect("a candidacy");
+    assert_eq!((expect, record.term), (Expect::At(Revision(10)), Term(5)));
+    // It lives after all: its renewal came first.
+    let alive = held_by("worker-1", 5, 4, 11);
+    assert_eq!(bench.answer(id, WriteOutcome::Conflict(Some(alive))), Outcome::Nothing);
+    bench.step();
+    assert!(bench.write().is_none());
+}
+
+#[test]
+fn an_older_life_of_mine_is_replaced_at_once() {
+    let mut bench = Bench::new(Agent::Store);
+    bench.watched(Some(held_by("worker-0", 6, 4, 10)));
+    bench.step();
+    assert_eq!(bench.write().expect("a candidacy").2.term, Term(5));
+}
+
+#[test]
+fn a_candidacy_of_open_fate_that_landed_is_a_victory() {
+    let mut bench = Bench::new(Agent::Store);
+    bench.watched(None);
+    bench.step();
+    let (id, _, first) = bench.write().expect("a candidacy");
+    bench.answer(id, WriteOutcome::Failed(StoreError::Unknown));
+    bench.step();
+    let (id, _, _) = bench.write().expect("another try");
+    let landed = Stored {
+        key: Key::Leader,
+        revision: Revision(3),
+        record: Record::Leader(Arc::new(first)),
+    };
+    assert_eq!(bench.answer(id, WriteOutcome::Conflict(Some(landed))), Outcome::Won(Term(1)));
+}
+
+#[test]
+fn a_leader_that_meets_another_one_steps_down() {
+    let mut bench = Bench::new(Agent::Store);
+    bench.watched(None);
+    bench.step();
+    let (id, ..) = bench.write().expect("a candidacy");
+    bench.answer(id, WriteOutcome::Done(Revision(3)));
+    bench.wait(2);
+    bench.step();
+    let (id, expect, _) = bench.write().expect("a renewal");
+    assert_eq!(expect, Expect::At(Revision(3)));
+    let other = held_by("worker-1", 5, 2, 4);
+    assert_eq!(bench.answer(id, WriteOutcome::Conflict(Some(other))), Outcome::Lost);
+    assert_eq!(bench.election.leading(), None);
+}
+
+#[test]
+fn a_resignation_keeps_the_term_and_names_nobody() {
+    let mut bench = Bench::new(Agent::Store);
+    bench.watched(None);
+    bench.step();
+    let (id, ..) = bench.write().expect("a candidacy");
+    bench.answer(id, WriteOutcome::Done(Revision(3)));
+    bench.election.resign();
+    bench.step();
+    let (id, _, record) = bench.write().expect("a resignation");
+    assert_eq!((record.holder, record.term), (None, Term(1)));
+    bench.answer(id, WriteOutcome::Done(Revision(4)));
+    assert!(!bench.election.is_resigning());
+    bench.wait(60);
+    bench.step();
+    assert!(bench.write().is_none(), "who resigned does not stand again");
+}
+
+#[test]
+fn an_external_agent_decides_who_and_the_record_decides_the_term() {
+    let mut bench = Bench::new(Agent::External { elected: false });
+    bench.watched(Some(held_by("worker-1", 5, 4, 10)));
+    bench.wait(60);
+    bench.step();
+    assert!(bench.write().is_none());
+    bench.election.agent_says(true);
+    bench.step();
+    assert_eq!(bench.write().expect("a candidacy").2.term, Term(5));
+}

@@ -1,0 +1,330 @@
+//! Claiming a stable id: list, take the best free number, create-if-absent, and on a lost race the
+//! next one, without listing again.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::config::{Config, RetryConfig};
+use crate::ids::{Nonce, Revision, Term, Version, WorkerId};
+use crate::io::{Expect, StoreError, StoreOp, StoreReply, WriteOutcome};
+use crate::key::{Key, Prefix};
+use crate::record::{Ready, Record, SessionStatus, WorkerRecord};
+use crate::session::silence::Silence;
+use crate::time::Time;
+use crate::worker::outbox::{Outbox, Purpose};
+use crate::worker::{Fatal, State};
+
+/// What a claim needs to know.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    prefix: String,
+    min: u64,
+    max: u64,
+    ttl: Duration,
+    id_ttl: Duration,
+    heartbeat: Duration,
+    timeout: Duration,
+    retry: RetryConfig,
+}
+
+impl Settings {
+    /// From the configuration.
+    pub fn new(config: &Config) -> Self {
+        Self {
+            prefix: config.worker_id_prefix.clone(),
+            min: config.worker_id_min,
+            max: config.worker_id_max,
+            ttl: config.session_ttl(),
+            id_ttl: config.worker_id_ttl,
+            heartbeat: config.heartbeat(),
+            timeout: config.operation_timeout,
+            retry: config.retry.clone(),
+        }
+    }
+
+    fn id(&self, number: u64) -> WorkerId {
+        WorkerId::new(format!("{}-{number}", self.prefix))
+    }
+}
+
+/// How a claim goes.
+#[derive(Clone, Debug)]
+pub enum Progress {
+    /// On its way.
+    Going,
+    /// The id is ours since the write that was sent then.
+    Claimed {
+        /// The id.
+        id: WorkerId,
+        /// Its number.
+        number: u64,
+        /// The revision of the claim.
+        revision: Revision,
+        /// When the claim was sent.
+        sent: Time,
+    },
+    /// There is none to be had.
+    Failed(Fatal),
+}
+
+#[derive(Clone, Debug)]
+enum Step {
+    Listing,
+    Writing { number: u64, expect: Expect, nonce: Nonce },
+    /// After store trouble: resume with this write, or list.
+    Waiting { until: Time, resume: Option<(u64, Expect, Nonce)> },
+}
+
+/// A claim under way.
+#[derive(Clone, Debug)]
+pub struct Claim {
+    settings: Settings,
+    preferred: Option<u64>,
+    /// A worker that had an id before never gives up.
+    patient: bool,
+    step: Step,
+    found: BTreeMap<u64, (Revision, SessionStatus)>,
+    silence: Silence,
+    /// When all ids were first found taken.
+    exhausted_since: Option<Time>,
+    failures: u32,
+}
+
+impl Claim {
+    /// Begins by listing.
+    pub fn begin(
+        settings: Settings,
+        preferred: Option<u64>,
+        patient: bool,
+        out: &mut Outbox,
+    ) -> Self {
+        let silence = Silence::new(out.now(), settings.heartbeat);
+        let mut claim = Self {
+            settings,
+            preferred,
+            patient,
+            step: Step::Listing,
+            found: BTreeMap::new(),
+            silence,
+            exhausted_since: None,
+            failures: 0,
+        };
+        claim.list(out);
+        claim
+    }
+
+    fn list(&mut self, out: &mut Outbox) {
+        self.step = Step::Listing;
+        let timeout = self.settings.timeout.min(self.settings.ttl);
+        out.ask(Purpose::Session, StoreOp::List(Prefix::Workers), timeout);
+    }
+
+    /// When to look again.
+    pub fn next_deadline(&self) -> Time {
+        match self.step {
+            Step::Waiting { until, .. } => until,
+            _ => Time::NEVER,
+        }
+    }
+
+    /// A deadline may have come.
+    pub fn tick(&mut self, out: &mut Outbox) -> Option<Fatal> {
+        let Step::Waiting { until, resume } = self.step else {
+            return None;
+        };
+        if out.now() < until {
+            return None;
+        }
+        match resume {
+            Some((number, expect, nonce)) => self.write(number, expect, nonce, out),
+            None => self.list(out),
+        }
+        None
+    }
+
+    /// The answer to a list or a claim.
+    pub fn answered(&mut self, sent: Time, reply: StoreReply, out: &mut Outbox) -> Progress {
+        match (self.step.clone(), reply) {
+            (Step::Listing, StoreReply::List(Ok(records))) => {
+                self.failures = 0;
+                self.silence.succeeded(out.now());
+                self.found.clear();
+                for stored in records {
+                    if let (Key::Worker(id), Record::Worker(record)) = (&stored.key, &stored.record)
+                        && let Some(number) = self.number(id)
+                    {
+                        self.found.insert(number, (stored.revision, record.status));
+                        self.silence.saw(out.now(), &stored.key, stored.revision);
+                    }
+                }
+                self.choose(out)
+            }
+            (Step::Listing, StoreReply::List(Err(error))) => self.failed(error, None, out),
+            (Step::Writing { number, expect, nonce }, StoreReply::Write(outcomes)) => {
+                match outcomes.into_iter().next() {
+                    Some(WriteOutcome::Done(revision)) => self.claimed(number, revision, sent),
+                    Some(WriteOutcome::Conflict(Some(found))) => {
+                        let Record::Worker(record) = &found.record else {
+                            return self.lost_race(number, found.revision, SessionStatus::Live, out);
+                        };
+                        if record.nonce == nonce && record.status == SessionStatus::Live {
+                            // An earlier try of this same claim landed after all.
+                            return self.claimed(number, found.revision, sent);
+                        }
+                        self.lost_race(number, found.revision, record.status, out)
+                    }
+                    Some(WriteOutcome::Conflict(None)) => {
+                        self.found.remove(&number);
+                        self.choose(out)
+                    }
+                    Some(WriteOutcome::Failed(error)) => {
+                        self.failed(error, Some((number, expect, nonce)), out)
+                    }
+                    None => Progress::Going,
+                }
+            }
+            _ => Progress::Going,
+        }
+    }
+
+    fn number(&self, id: &WorkerId) -> Option<u64> {
+        let digits = id.as_str().strip_prefix(&self.settings.prefix)?.strip_prefix('-')?;
+        let number: u64 = digits.parse().ok()?;
+        // Only the canonical spelling: `worker-07` is not an id of ours.
+        (self.settings.id(number) == *id
+            && (self.settings.min..=self.settings.max).contains(&number))
+        .then_some(number)
+    }
+
+    fn claimed(&self, number: u64, revision: Revision, sent: Time) -> Progress {
+        Progress::Claimed { id: self.settings.id(number), number, revision, sent }
+    }
+
+    fn lost_race(
+        &mut self,
+        number: u64,
+        revision: Revision,
+        status: SessionStatus,
+        out: &mut Outbox,
+    ) -> Progress {
+        self.found.insert(number, (revision, status));
+        self.silence.saw(out.now(), &Key::Worker(self.settings.id(number)), revision);
+        self.choose(out)
+    }
+
+    /// Picks the best number that may be had now: the preferred one, else the lowest free one,
+    /// else one whose last holder was ended, else one that has been silent for long.
+    fn choose(&mut self, out: &mut Outbox) -> Progress {
+        let now = out.now();
+        let range = self.settings.min..=self.settings.max;
+        if let Some(number) = self.preferred.filter(|n| range.contains(n))
+            && let Some(expect) = self.obtainable(number, self.settings.ttl, now, true)
+        {
+            return self.start_write(number, expect, out);
+        }
+        let free = range.clone().find_map(|number| match self.found.get(&number) {
+            None => Some((number, Expect::Absent)),
+            Some((revision, SessionStatus::Goodbye | SessionStatus::Free)) => {
+                Some((number, Expect::At(*revision)))
+            }
+            Some(_) => None,
+        });
+        if let Some((number, expect)) = free {
+            return self.start_write(number, expect, out);
+        }
+        let last_resort = range.clone().find_map(|number| {
+            let expect = self.obtainable(number, self.settings.id_ttl, now, false)?;
+            Some((number, expect))
+        });
+        if let Some((number, expect)) = last_resort {
+            return self.start_write(number, expect, out);
+        }
+        // Every id is taken. Watch long enough to tell the living from the silent.
+        let since = *self.exhausted_since.get_or_insert(now);
+        let patience = self.settings.id_ttl + self.settings.heartbeat * 2;
+        if now.since(since) > patience && !self.patient {
+            return Progress::Failed(Fatal::StableIdExhausted(
+                self.settings.max - self.settings.min + 1,
+            ));
+        }
+        let until = now + self.settings.heartbeat / 2;
+        self.step = Step::Waiting { until, resume: None };
+        Progress::Going
+    }
+
+    /// What a claim of this number may expect to replace: a session that is over, or one that has
+    /// been silent for `ttl`. Either way the claim itself is the write that ends it.
+    fn obtainable(&self, number: u64, ttl: Duration, now: Time, fresh: bool) -> Option<Expect> {
+        let Some((revision, status)) = self.found.get(&number) else {
+            return fresh.then_some(Expect::Absent);
+        };
+        if status.is_over() {
+            return Some(Expect::At(*revision));
+        }
+        let key = Key::Worker(self.settings.id(number));
+        self.silence.silent(now, &key, ttl).map(Expect::At)
+    }
+
+    fn start_write(&mut self, number: u64, expect: Expect, out: &mut Outbox) -> Progress {
+        self.exhausted_since = None;
+        let nonce = out.nonce();
+        self.write(number, expect, nonce, out);
+        Progress::Going
+    }
+
+    fn write(&mut self, number: u64, expect: Expect, nonce: Nonce, out: &mut Outbox) {
+        self.step = Step::Writing { number, expect, nonce };
+        let record = WorkerRecord {
+            incarnation: None,
+            beat: 0,
+            status: SessionStatus::Live,
+            state: State::ClaimingId as u8,
+            term: Term(0),
+            released: Version(0),
+            applied: Version(0),
+            ready: Ready::default(),
+            blocked_by: Vec::new(),
+            load: 0,
+            degraded: None,
+            partitions: 0,
+            nonce,
+        };
+        let key = Key::Worker(self.settings.id(number));
+        let timeout = self.settings.timeout.min(self.settings.heartbeat);
+        out.write(Purpose::Session, key, expect, Record::Worker(Arc::new(record)), timeout);
+    }
+
+    /// Store trouble. A claim whose fate is open is tried again as it is, mark and all: whichever
+    /// try lands is the same claim.
+    fn failed(
+        &mut self,
+        error: StoreError,
+        resume: Option<(u64, Expect, Nonce)>,
+        out: &mut Outbox,
+    ) -> Progress {
+        if let StoreError::Rejected(why) = &error
+            && !self.patient
+        {
+            return Progress::Failed(Fatal::Rejected(why.to_string()));
+        }
+        self.failures += 1;
+        if self.failures > self.settings.retry.max_retries && !self.patient {
+            return Progress::Failed(Fatal::GaveUp {
+                step: "claiming a stable id",
+                attempts: self.failures,
+            });
+        }
+        let until = out.now() + backoff(&self.settings.retry, self.failures);
+        self.step = Step::Waiting { until, resume };
+        Progress::Going
+    }
+}
+
+/// The wait before retry number `failures` (from 1).
+pub fn backoff(retry: &RetryConfig, failures: u32) -> Duration {
+    let exponent = failures.saturating_sub(1).min(32);
+    let factor = retry.backoff.max(1.0).powi(i32::try_from(exponent).unwrap_or(32));
+    let wait = retry.initial_delay.as_secs_f64() * factor;
+    Duration::from_secs_f64(wait.min(retry.max_delay.as_secs_f64()))
+}

@@ -1,0 +1,250 @@
+//! The session against a hand-driven store.
+
+use std::sync::Arc;
+
+use super::*;
+use crate::config::Config;
+use crate::ids::{Nonce, Revision, Term, Version};
+use crate::io::{RequestId, StoreOp, StoreRequest, Stored, Write};
+use crate::record::Ready;
+use crate::rng::Rng;
+use crate::worker::Action;
+
+struct Bench {
+    session: Session,
+    out: Outbox,
+    now: Time,
+}
+
+impl Bench {
+    fn new(preferred: Option<u64>, max: u64) -> Self {
+        let config = Config { worker_id_max: max, ..Config::default() };
+        let mut out = Outbox::new(Rng::new(1));
+        let mut session = Session::new(&config, preferred);
+        session.claim(&mut out);
+        Self { session, out, now: Time::ZERO }
+    }
+
+    fn wait(&mut self, seconds: u64) {
+        self.now = self.now + Duration::from_secs(seconds);
+        self.out.set_now(self.now);
+    }
+
+    /// The only request that was sent.
+    fn request(&mut self) -> StoreRequest {
+        let mut actions = Vec::new();
+        self.out.take_actions(&mut actions);
+        let mut requests = actions.into_iter().filter_map(|action| match action {
+            Action::Store(request) => Some(request),
+            _ => None,
+        });
+        let request = requests.next().expect("a request");
+        assert_eq!(requests.next(), None, "only one request");
+        request
+    }
+
+    fn write(&mut self) -> (RequestId, Write) {
+        let request = self.request();
+        let StoreOp::Write(writes) = request.op else {
+            panic!("a write, not {:?}", request.op);
+        };
+        (request.id, writes.into_iter().next().expect("one write"))
+    }
+
+    fn answer(&mut self, id: RequestId, reply: StoreReply) -> Outcome {
+        let answered = self.out.answered(id, reply).expect("somebody waits");
+        self.session.answered(answered.sent, answered.reply, &mut self.out)
+    }
+
+    fn answer_list(&mut self, records: Vec<Stored>) -> Outcome {
+        let request = self.request();
+        self.answer(request.id, StoreReply::List(Ok(records)))
+    }
+
+    fn answer_write(&mut self, id: RequestId, outcome: WriteOutcome) -> Outcome {
+        self.answer(id, StoreReply::Write(vec![outcome]))
+    }
+
+    fn step(&mut self) -> Outcome {
+        self.session.step(&record(SessionStatus::Live, 0), &mut self.out)
+    }
+
+    /// Claims `worker-0` at revision 5.
+    fn claimed() -> Self {
+        let mut bench = Self::new(None, 9);
+        bench.answer_list(Vec::new());
+        let (id, _) = bench.write();
+        assert_eq!(bench.answer_write(id, WriteOutcome::Done(Revision(5))), Outcome::Claimed);
+        bench
+    }
+}
+
+fn record(status: SessionStatus, nonce: u64) -> WorkerRecord {
+    WorkerRecord {
+        incarnation: None,
+        beat: 0,
+        status,
+        state: 4,
+        term: Term(0),
+        released: Version(0),
+        applied: Version(0),
+        ready: Ready::default(),
+        blocked_by: Vec::new(),
+        load: 0,
+        degraded: None,
+        partitions: 0,
+        nonce: Nonce(nonce),
+    }
+}
+
+fn stored(number: u64, revision: u64, record: WorkerRecord) -> Stored {
+    Stored {
+        key: Key::Worker(WorkerId::new(format!("worker-{number}"))),
+        revision: Revision(revision),
+        record: Record::Worker(Arc::new(record)),
+    }
+}
+
+fn key(number: u64) -> Key {
+    Key::Worker(WorkerId::new(format!("worker-{number}")))
+}
+
+#[test]
+fn the_lowest_free_number_is_created_only_if_absent() {
+    let mut bench = Bench::new(None, 9);
+    bench.answer_list(vec![
+        stored(0, 3, record(SessionStatus::Live, 1)),
+        stored(2, 4, record(SessionStatus::Live, 2)),
+    ]);
+    let (id, write) = bench.write();
+    assert_eq!((write.key, write.expect), (key(1), Expect::Absent));
+    assert_eq!(bench.answer_write(id, WriteOutcome::Done(Revision(9))), Outcome::Claimed);
+    let (worker, incarnation) = bench.session.id().expect("claimed");
+    assert_eq!((worker.as_str(), incarnation), ("worker-1", Incarnation(9)));
+}
+
+#[test]
+fn a_lost_race_goes_on_with_the_next_number_without_listing() {
+    let mut bench = Bench::new(None, 9);
+    bench.answer_list(Vec::new());
+    let (id, write) = bench.write();
+    assert_eq!(write.key, key(0));
+    let winner = stored(0, 3, record(SessionStatus::Live, 99));
+    bench.answer_write(id, WriteOutcome::Conflict(Some(winner)));
+    assert_eq!(bench.write().1.key, key(1));
+}
+
+#[test]
+fn a_claim_of_open_fate_is_tried_again_with_the_same_mark_and_known_again() {
+    let mut bench = Bench::new(None, 9);
+    bench.answer_list(Vec::new());
+    let (id, first) = bench.write();
+    bench.answer_write(id, WriteOutcome::Failed(StoreError::Unknown));
+    bench.wait(1);
+    bench.step();
+    let (id, second) = bench.write();
+    assert_eq!(first, second);
+    let Some(Record::Worker(mine)) = second.value else { panic!("a session") };
+    let landed = Stored { key: key(0), revision: Revision(4), record: Record::Worker(mine) };
+    assert_eq!(
+        bench.answer_write(id, WriteOutcome::Conflict(Some(landed))),
+        Outcome::Claimed
+    );
+    assert_eq!(bench.session.id().map(|(_, life)| life), Some(Incarnation(4)));
+}
+
+#[test]
+fn a_preferred_id_waits_until_its_silent_holder_may_be_ended() {
+    let mut bench = Bench::new(Some(0), 0);
+    let holder = stored(0, 3, record(SessionStatus::Live, 1));
+    for _ in 0..6 {
+        bench.answer_list(vec![holder.clone()]);
+        bench.wait(1);
+        assert_eq!(bench.step(), Outcome::Nothing);
+    }
+    bench.answer_list(vec![holder]);
+    // Six seconds of silence: the claim is the write that ends the old session.
+    assert_eq!(bench.write().1.expect, Expect::At(Revision(3)));
+}
+
+#[test]
+fn a_range_full_of_living_workers_is_exhausted() {
+    let mut bench = Bench::new(None, 1);
+    let mut revision = 10;
+    let outcome = loop {
+        revision += 2;
+        let both = vec![
+            stored(0, revision, record(SessionStatus::Live, 1)),
+            stored(1, revision + 1, record(SessionStatus::Live, 2)),
+        ];
+        let outcome = bench.answer_list(both);
+        if outcome != Outcome::Nothing {
+            break outcome;
+        }
+        bench.wait(1);
+        bench.step();
+    };
+    assert_eq!(outcome, Outcome::Failed(Fatal::StableIdExhausted(2)));
+}
+
+#[test]
+fn the_lease_counts_from_before_the_renewal_was_sent_and_ends_before_the_ttl() {
+    let mut bench = Bench::claimed();
+    bench.wait(2);
+    bench.step();
+    let (id, write) = bench.write();
+    assert_eq!(write.expect, Expect::At(Revision(5)));
+    bench.wait(1);
+    assert_eq!(bench.answer_write(id, WriteOutcome::Done(Revision(8))), Outcome::Renewed);
+    // Sent at 2 s, TTL 6 s, a tenth of it as margin.
+    assert_eq!(bench.session.lease_until(), Time(7_400_000));
+}
+
+#[test]
+fn a_renewal_of_our_own_that_landed_late_is_adopted() {
+    let mut bench = Bench::claimed();
+    bench.step();
+    let (id, _) = bench.write();
+    bench.answer_write(id, WriteOutcome::Failed(StoreError::Unknown));
+    bench.step();
+    let (id, write) = bench.write();
+    assert_eq!(write.expect, Expect::At(Revision(5)));
+    let mut landed = record(SessionStatus::Live, 7);
+    landed.incarnation = Some(Incarnation(5));
+    let conflict = WriteOutcome::Conflict(Some(stored(0, 6, landed)));
+    assert_eq!(bench.answer_write(id, conflict), Outcome::Nothing);
+    bench.step();
+    assert_eq!(bench.write().1.expect, Expect::At(Revision(6)));
+}
+
+#[test]
+fn a_session_that_was_ended_or_replaced_is_lost() {
+    let mut ended = record(SessionStatus::Evicted, 7);
+    ended.incarnation = Some(Incarnation(5));
+    let mut successor = record(SessionStatus::Live, 7);
+    successor.incarnation = Some(Incarnation(6));
+    for found in [Some(stored(0, 9, ended)), Some(stored(0, 9, successor)), None] {
+        let mut bench = Bench::claimed();
+        bench.step();
+        let (id, _) = bench.write();
+        assert_eq!(bench.answer_write(id, WriteOutcome::Conflict(found)), Outcome::Lost);
+        assert_eq!(bench.session.lease_until(), Time::ZERO);
+    }
+}
+
+#[test]
+fn news_do_not_wait_for_the_heartbeat() {
+    let mut bench = Bench::claimed();
+    bench.step();
+    let (id, _) = bench.write();
+    bench.answer_write(id, WriteOutcome::Done(Revision(6)));
+    bench.step();
+    let mut actions = Vec::new();
+    bench.out.take_actions(&mut actions);
+    assert_eq!(actions, []);
+    let news = WorkerRecord { released: Version(3), ..record(SessionStatus::Live, 0) };
+    bench.session.step(&news, &mut bench.out);
+    let (_, write) = bench.write();
+    let Some(Record::Worker(said)) = write.value else { panic!("a session") };
+    assert_eq!((said.released, said.beat), (Version(3), 2));
+}

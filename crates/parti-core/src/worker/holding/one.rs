@@ -1,0 +1,519 @@
+//! One partition as this worker sees it: a wish, the last known record, at most one operation.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::config::StartPosition;
+use crate::ids::{Epoch, Incarnation, Offset, PartitionId, Revision, WorkerId};
+use crate::io::{Expect, Stored};
+use crate::lane::{Lanes, Opening, Progress};
+use crate::record::{Begun, Blocked, PartitionRecord, Record};
+use crate::time::Time;
+use crate::worker::outbox::Outbox;
+use crate::worker::{Report, Trouble};
+
+use super::lives::Lives;
+use super::{BLOCKED_MAX, BLOCKED_MIN, Wish};
+
+/// What all partitions of a step have in common.
+pub(super) struct Context<'a> {
+    pub(super) me: &'a WorkerId,
+    pub(super) life: Incarnation,
+    /// Whether the own lease is alive.
+    pub(super) lease: bool,
+    /// Whether progress is to be flushed now.
+    pub(super) flush: bool,
+    pub(super) start: StartPosition,
+    pub(super) lives: &'a Lives,
+}
+
+impl Context<'_> {
+    fn is_me(&self, owner: &WorkerId, life: Incarnation) -> bool {
+        owner == self.me && life == self.life
+    }
+}
+
+#[derive(Clone, Debug)]
+pub(super) enum Found {
+    Unread,
+    Absent,
+    At(Revision, Arc<PartitionRecord>),
+}
+
+impl Found {
+    pub(super) fn expect(&self) -> Expect {
+        match self {
+            Found::At(revision, _) => Expect::At(*revision),
+            _ => Expect::Absent,
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum LanePhase {
+    /// Owned without ever having been opened (a take that landed late and is not wanted).
+    Never,
+    Open,
+    Closing,
+    Drained,
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct Held {
+    pub(super) epoch: Epoch,
+    pub(super) lane: LanePhase,
+    /// Progress at the moment a lane was given up by force.
+    pub(super) last: Option<Progress>,
+    pub(super) begin: Option<Begun>,
+    pub(super) commit_now: bool,
+}
+
+#[derive(Clone, Debug)]
+pub(super) enum Phase {
+    Out,
+    Held(Held),
+}
+
+#[derive(Clone, Debug)]
+pub(super) enum Op {
+    Read,
+    /// `seized`: the dead owner it is taken from.
+    Take { seized: Option<WorkerId>, record: PartitionRecord },
+    Commit { record: PartitionRecord, begun: Option<Begun> },
+    Release { record: PartitionRecord },
+    /// Changes nothing but the revision, so that an earlier write can no longer land.
+    Settle { record: PartitionRecord },
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct Holding {
+    pub(super) wish: Wish,
+    /// Added to an existing group: starts at the oldest message.
+    pub(super) added: bool,
+    pub(super) phase: Phase,
+    pub(super) found: Found,
+    pub(super) op: Option<Op>,
+    /// An earlier write of ours may still land.
+    pub(super) open_fate: bool,
+    /// Where to start when there is no record yet.
+    pub(super) start: Option<Offset>,
+    pub(super) resolving: bool,
+    pub(super) blocked: Option<Blocked>,
+    pub(super) blocked_wait: Duration,
+    pub(super) not_before: Time,
+}
+
+impl Holding {
+    pub(super) fn new(wish: Wish) -> Self {
+        Self {
+            wish,
+            added: false,
+            phase: Phase::Out,
+            found: Found::Unread,
+            op: None,
+            open_fate: false,
+            start: None,
+            resolving: false,
+            blocked: None,
+            blocked_wait: BLOCKED_MIN,
+            not_before: Time::ZERO,
+        }
+    }
+
+    /// Whether it is certain that nothing here is owned.
+    pub(super) fn is_out(&self) -> bool {
+        if planted!(TimeoutIsFailure) {
+            return matches!(self.phase, Phase::Out);
+        }
+        matches!(self.phase, Phase::Out)
+            && !self.open_fate
+            && !matches!(self.op, Some(Op::Take { .. } | Op::Release { .. } | Op::Settle { .. }))
+    }
+}
+
+/// What to do next about a partition.
+pub(super) enum Next {
+    Nothing,
+    Forget,
+    Read,
+    /// Look at this owner's session.
+    AskOwner(WorkerId),
+    Write(Op, Option<PartitionRecord>),
+}
+
+/// A take must wait: remember who stands in the way, look again soon.
+fn refused(holding: &mut Holding, blocked: Blocked, out: &mut Outbox) -> Next {
+    let owner = blocked.owner.clone();
+    if holding.blocked.as_ref() == Some(&blocked) {
+        holding.blocked_wait = (holding.blocked_wait * 2).min(BLOCKED_MAX);
+    } else {
+        holding.blocked_wait = BLOCKED_MIN;
+    }
+    holding.blocked = Some(blocked);
+    holding.not_before = out.now() + holding.blocked_wait;
+    // What was read may be outdated by then.
+    holding.found = Found::Unread;
+    Next::AskOwner(owner)
+}
+
+fn settle(holding: &Holding, out: &mut Outbox) -> Next {
+    let record = match &holding.found {
+        Found::At(_, record) => (**record).clone(),
+        _ => PartitionRecord {
+            start: holding.start.unwrap_or_default(),
+            ..PartitionRecord::default()
+        },
+    };
+    let record = PartitionRecord { nonce: out.nonce(), ..record };
+    Next::Write(Op::Settle { record: record.clone() }, Some(record))
+}
+
+/// The record with the lane's progress.
+fn with_progress(
+    id: &PartitionId,
+    record: &PartitionRecord,
+    held: &Held,
+    lanes: &Lanes,
+) -> PartitionRecord {
+    let progress = match (&held.last, held.lane) {
+        (Some(last), _) => Some(last.clone()),
+        (None, LanePhase::Never) => None,
+        (None, _) => lanes.progress(id),
+    };
+    let mut record = record.clone();
+    if let Some(progress) = progress {
+        record.offset = progress.offset.max(record.offset);
+        record.done_above = progress.done_above;
+    }
+    if record.begun.is_some_and(|begun| record.offset >= Some(begun.offset)) {
+        record.begun = None;
+    }
+    record
+}
+
+fn commit(
+    id: &PartitionId,
+    holding: &mut Holding,
+    begun: Option<Begun>,
+    lanes: &Lanes,
+    out: &mut Outbox,
+) -> Next {
+    let (Phase::Held(held), Found::At(_, known)) = (&mut holding.phase, &holding.found) else {
+        return Next::Nothing;
+    };
+    held.commit_now = false;
+    let mut record = with_progress(id, known, held, lanes);
+    if begun.is_some() {
+        record.begun = begun;
+    }
+    let same = record.offset == known.offset
+        && record.done_above == known.done_above
+        && record.begun == known.begun;
+    if same && begun.is_none() && !holding.open_fate {
+        return Next::Nothing;
+    }
+    record.nonce = out.nonce();
+    record.updated_at = out.wall_ms();
+    Next::Write(Op::Commit { record: record.clone(), begun }, Some(record))
+}
+
+fn release(id: &PartitionId, holding: &mut Holding, lanes: &Lanes, out: &mut Outbox) -> Next {
+    let (Phase::Held(held), Found::At(_, known)) = (&holding.phase, &holding.found) else {
+        return Next::Nothing;
+    };
+    let mut record = if planted!(ReleaseWithoutFinalCommit) {
+        (**known).clone()
+    } else {
+        with_progress(id, known, held, lanes)
+    };
+    record.owner = None;
+    record.begun = None;
+    record.nonce = out.nonce();
+    record.updated_at = out.wall_ms();
+    let op = Op::Release { record: record.clone() };
+    let value = if planted!(ReleaseByDelete) { None } else { Some(record) };
+    Next::Write(op, value)
+}
+
+/// Reports a record that cannot be read.
+pub(super) fn unreadable(stored: &Stored, record: &Record, out: &mut Outbox) {
+    let why = match record {
+        Record::Unreadable(why) => why.to_string(),
+        _ => "another kind of record is stored there".to_owned(),
+    };
+    out.trouble(Trouble::Unreadable { key: format!("{:?}", stored.key), why });
+}
+
+impl Holding {
+    /// Derives the next operation from wish, phase and what was found.
+    pub(super) fn next(
+        &mut self,
+        id: &PartitionId,
+        ctx: &Context<'_>,
+        lanes: &mut Lanes,
+        out: &mut Outbox,
+    ) -> Next {
+        if self.op.is_some() || out.now() < self.not_before {
+            return Next::Nothing;
+        }
+        self.not_before = Time::ZERO;
+        // A record that names this very life is ours, however that came about.
+        if matches!(self.phase, Phase::Out)
+            && let Found::At(_, record) = &self.found
+            && record.owner.as_ref().is_some_and(|(owner, life)| ctx.is_me(owner, *life))
+        {
+            self.become_held(id, record.clone(), None, lanes, out);
+        }
+        match (&mut self.phase, self.wish) {
+            (Phase::Out, Wish::Serve) => {
+                if ctx.lease || planted!(TakeWithoutLease) {
+                    self.next_take(id, ctx, lanes, out)
+                } else {
+                    Next::Nothing
+                }
+            }
+            (Phase::Out, Wish::Prepare | Wish::Drop) => {
+                self.blocked = None;
+                if self.open_fate && !planted!(TimeoutIsFailure) {
+                    return match self.found {
+                        Found::Unread => Next::Read,
+                        _ => settle(self, out),
+                    };
+                }
+                if self.wish == Wish::Drop { Next::Forget } else { Next::Nothing }
+            }
+            (Phase::Held(held), Wish::Serve) if held.lane == LanePhase::Open => {
+                if let Some(begun) = held.begin {
+                    return commit(id, self, Some(begun), lanes, out);
+                }
+                if ctx.flush || held.commit_now {
+                    return commit(id, self, None, lanes, out);
+                }
+                Next::Nothing
+            }
+            (Phase::Held(held), _) => match held.lane {
+                LanePhase::Open => {
+                    held.lane = LanePhase::Closing;
+                    lanes.close(out.now(), id);
+                    Next::Nothing
+                }
+                LanePhase::Closing if ctx.flush => commit(id, self, None, lanes, out),
+                LanePhase::Closing => Next::Nothing,
+                LanePhase::Never | LanePhase::Drained => release(id, self, lanes, out),
+            },
+        }
+    }
+
+    fn next_take(
+        &mut self,
+        id: &PartitionId,
+        ctx: &Context<'_>,
+        lanes: &mut Lanes,
+        out: &mut Outbox,
+    ) -> Next {
+        let (record, seized) = match &self.found {
+            Found::Unread => return Next::Read,
+            Found::Absent => {
+                let Some(start) = self.start else {
+                    if !self.resolving {
+                        self.resolving = true;
+                        let start =
+                            if self.added { StartPosition::Earliest } else { ctx.start };
+                        lanes.resolve(out.now(), id, start);
+                    }
+                    return Next::Nothing;
+                };
+                (PartitionRecord { start, ..PartitionRecord::default() }, None)
+            }
+            Found::At(_, record) => {
+                let seized = match &record.owner {
+                    None => None,
+                    // An older life of mine cannot hold anything any more.
+                    Some((owner, older)) if owner == ctx.me && *older < ctx.life => {
+                        Some(owner.clone())
+                    },
+                    Some((owner, its)) if ctx.lives.is_over(owner, *its) => {
+                        Some(owner.clone())
+                    },
+                    Some((owner, its)) => {
+                        let blocked = Blocked {
+                            partition: id.clone(),
+                            owner: owner.clone(),
+                            incarnation: *its,
+                        };
+                        return refused(self, blocked, out);
+                    }
+                };
+                ((**record).clone(), seized)
+            }
+        };
+        self.blocked = None;
+        let record = PartitionRecord {
+            epoch: record.epoch.next(),
+            owner: Some((ctx.me.clone(), ctx.life)),
+            nonce: out.nonce(),
+            claimed_at: out.wall_ms(),
+            updated_at: out.wall_ms(),
+            ..record
+        };
+        if planted!(ServeFromRead) {
+            self.become_held(id, Arc::new(record.clone()), seized.clone(), lanes, out);
+        }
+        let op = Op::Take { seized, record: record.clone() };
+        Next::Write(op, Some(record))
+    }
+
+    pub(super) fn become_held(
+        &mut self,
+        id: &PartitionId,
+        record: Arc<PartitionRecord>,
+        seized: Option<WorkerId>,
+        lanes: &mut Lanes,
+        out: &mut Outbox,
+    ) {
+        let epoch = record.epoch;
+        let mut lane = LanePhase::Never;
+        if self.wish == Wish::Serve {
+            lane = LanePhase::Open;
+            let next = record.next_offset();
+            let opening = Opening {
+                epoch,
+                next,
+                done_above: record.done_above.clone(),
+                begun: record.begun,
+                suspicious: seized.is_some(),
+                seized_from: seized.clone(),
+            };
+            lanes.open(out.now(), id, opening);
+            let partition = id.clone();
+            out.report(Report::Taken { partition, epoch, next_offset: next, seized: seized.is_some() });
+        }
+        self.blocked = None;
+        self.blocked_wait = BLOCKED_MIN;
+        self.phase =
+            Phase::Held(Held { epoch, lane, last: None, begin: None, commit_now: false });
+    }
+
+    pub(super) fn landed(
+        &mut self,
+        id: &PartitionId,
+        op: Op,
+        revision: Revision,
+        lanes: &mut Lanes,
+        out: &mut Outbox,
+    ) {
+        self.open_fate = false;
+        match op {
+            Op::Read => {}
+            Op::Take { seized, record } => {
+                let record = Arc::new(record);
+                self.found = Found::At(revision, record.clone());
+                if !planted!(ServeFromRead) {
+                    self.become_held(id, record, seized, lanes, out);
+                }
+            }
+            Op::Commit { record, begun } => {
+                self.found = Found::At(revision, Arc::new(record));
+                if let (Some(begun), Phase::Held(held)) = (begun, &mut self.phase) {
+                    if held.begin == Some(begun) {
+                        held.begin = None;
+                    }
+                    lanes.begun_written(out.now(), id, held.epoch, begun.offset);
+                }
+            }
+            Op::Release { record } => self.released(id, revision, Arc::new(record), lanes, out),
+            Op::Settle { record } => self.found = Found::At(revision, Arc::new(record)),
+        }
+    }
+
+    fn released(
+        &mut self,
+        id: &PartitionId,
+        revision: Revision,
+        record: Arc<PartitionRecord>,
+        lanes: &mut Lanes,
+        out: &mut Outbox,
+    ) {
+        let opened = matches!(&self.phase, Phase::Held(held) if held.lane != LanePhase::Never);
+        if opened {
+            out.report(Report::Released {
+                partition: id.clone(),
+                epoch: record.epoch,
+                next_offset: record.next_offset(),
+            });
+            lanes.detach(out.now(), id);
+        }
+        self.found = Found::At(revision, record);
+        self.phase = Phase::Out;
+        if self.wish != Wish::Drop {
+            lanes.attach(out.now(), id);
+        }
+    }
+
+    pub(super) fn conflicted(
+        &mut self,
+        id: &PartitionId,
+        op: Op,
+        found: Option<Stored>,
+        ctx: &Context<'_>,
+        lanes: &mut Lanes,
+        out: &mut Outbox,
+    ) {
+        let record = match &found {
+            Some(Stored { revision, record: Record::Partition(record), .. }) => {
+                self.found = Found::At(*revision, record.clone());
+                Some((*revision, record.clone()))
+            }
+            Some(stored) => {
+                unreadable(stored, &stored.record, out);
+                self.not_before = out.now() + BLOCKED_MAX * 10;
+                None
+            }
+            None => {
+                self.found = Found::Absent;
+                None
+            }
+        };
+        // The record moved on, so nothing that expected the old revision can land any more.
+        let was_open = std::mem::take(&mut self.open_fate);
+        let Phase::Held(held) = &mut self.phase else {
+            // A take that was refused, or a settling write: what was found decides anew.
+            return;
+        };
+        let epoch = held.epoch;
+        let mine = record.as_ref().is_some_and(|(_, record)| {
+            record.epoch == epoch
+                && record.owner.as_ref().is_some_and(|(owner, life)| ctx.is_me(owner, *life))
+        });
+        if mine || (planted!(SkipEpochCheck) && record.is_some()) {
+            // An earlier write of ours landed late. Go on from there.
+            if let Op::Commit { begun: None, .. } = op {
+                held.commit_now = true;
+            }
+            return;
+        }
+        if was_open
+            && let (Op::Release { .. }, Some((revision, record))) = (&op, &record)
+            && record.epoch == epoch
+            && record.owner.is_none()
+        {
+            // An earlier try of this release landed.
+            let (revision, record) = (*revision, record.clone());
+            self.released(id, revision, record, lanes, out);
+            return;
+        }
+        self.fence(id, epoch, lanes, out);
+    }
+
+    /// Somebody else owns it: stop at once, drop what was buffered.
+    fn fence(&mut self, id: &PartitionId, epoch: Epoch, lanes: &mut Lanes, out: &mut Outbox) {
+        lanes.abandon(out.now(), id);
+        lanes.detach(out.now(), id);
+        out.report(Report::Fenced { partition: id.clone(), epoch });
+        self.phase = Phase::Out;
+        self.not_before = out.now() + BLOCKED_MIN;
+        if self.wish != Wish::Drop {
+            lanes.attach(out.now(), id);
+        }
+    }
+}

@@ -1,0 +1,247 @@
+//! Leaderless mode: every worker computes the same target from the same membership, releases its
+//! surplus and claims what is free.
+//!
+//! The target is a pure function of members and partitions. What its target owner does not take
+//! goes, after a grace, to the next in rank, who gives it back when the target owner asks for it
+//! (by reporting that it is blocked).
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use xxhash_rust::xxh3::xxh3_64_with_seed;
+
+use crate::config::Config;
+use crate::ids::{PartitionId, WorkerId};
+use crate::io::{StoreOp, StoreReply};
+use crate::key::{Key, Prefix};
+use crate::leader::{Reaper, Sessions};
+use crate::partition::Partition;
+use crate::record::{Record, SessionStatus};
+use crate::session::silence::Silence;
+use crate::strategy::{Input, Strategy};
+use crate::time::Time;
+use crate::worker::holding::Holdings;
+use crate::worker::outbox::{Outbox, Purpose};
+
+/// The machine of a worker without a leader.
+#[derive(Debug)]
+pub struct Leaderless {
+    ttl: Duration,
+    id_ttl: Duration,
+    claim_interval: Duration,
+    grace: Duration,
+    timeout: Duration,
+    strategy: Arc<dyn Strategy>,
+    capacity: Option<u32>,
+    reaper: Reaper,
+    changed: bool,
+    members: Vec<WorkerId>,
+    /// Who should own each partition, parallel to the partition list.
+    target: Vec<Option<u32>>,
+    next_look: Time,
+    looking: bool,
+    /// Since when a partition was seen without an owner.
+    free_since: BTreeMap<PartitionId, Time>,
+    /// Held in place of a target owner that did not come.
+    stand_in: BTreeSet<PartitionId>,
+    /// Not to be claimed again before: just released.
+    resting: BTreeMap<PartitionId, Time>,
+    serve: Vec<PartitionId>,
+}
+
+impl Leaderless {
+    /// A worker without a leader.
+    pub fn new(config: &Config, strategy: Arc<dyn Strategy>, capacity: Option<u32>) -> Self {
+        Self {
+            ttl: config.leaderless.lease_ttl,
+            id_ttl: config.worker_id_ttl,
+            claim_interval: config.leaderless.claim_interval,
+            grace: config.leaderless.grace_period,
+            timeout: config.operation_timeout,
+            strategy,
+            capacity,
+            reaper: Reaper::default(),
+            changed: true,
+            members: Vec::new(),
+            target: Vec::new(),
+            next_look: Time::ZERO,
+            looking: false,
+            free_since: BTreeMap::new(),
+            stand_in: BTreeSet::new(),
+            resting: BTreeMap::new(),
+            serve: Vec::new(),
+        }
+    }
+
+    /// Membership or the partition list may have changed.
+    pub fn changed(&mut self) {
+        self.changed = true;
+    }
+
+    /// When to act next.
+    pub fn next_deadline(&self, me: &WorkerId, sessions: &Sessions, silence: &Silence) -> Time {
+        let resting = self.resting.values().min().copied().unwrap_or(Time::NEVER);
+        let look = if self.looking { Time::NEVER } else { self.next_look };
+        let reaper = self.reaper.next_deadline(me, sessions, silence, self.ttl, self.id_ttl);
+        resting.min(look).min(reaper)
+    }
+
+    /// Ends silent sessions, looks around, and says what to serve when that changed.
+    #[allow(clippy::too_many_arguments)]
+    pub fn step(
+        &mut self,
+        me: &WorkerId,
+        fit: bool,
+        partitions: &[Partition],
+        sessions: &Sessions,
+        silence: &Silence,
+        holdings: &Holdings,
+        out: &mut Outbox,
+    ) -> Option<Vec<PartitionId>> {
+        if !sessions.synced {
+            return None;
+        }
+        let now = out.now();
+        self.reaper.step(me, sessions, silence, self.ttl, self.id_ttl, |_| false, out);
+        if now >= self.next_look && !self.looking {
+            self.looking = true;
+            self.next_look = now + self.claim_interval;
+            out.ask(Purpose::LookAround, StoreOp::List(Prefix::Partitions), self.timeout);
+        }
+        let rested = self.resting.values().any(|at| now >= *at);
+        self.resting.retain(|_, at| now < *at);
+        if !std::mem::take(&mut self.changed) && !rested {
+            return None;
+        }
+        self.members = sessions
+            .iter()
+            .filter(|(id, _, record)| {
+                *id != me && record.status == SessionStatus::Live && record.degraded.is_none()
+            })
+            .map(|(id, ..)| id.clone())
+            .chain(fit.then(|| me.clone()))
+            .collect();
+        self.members.sort();
+        let input = Input {
+            workers: &self.members,
+            partitions,
+            previous: &[],
+            capacity: self.capacity,
+        };
+        self.target = self.strategy.assign(input).owners;
+        self.give_back(me, sessions);
+        self.choose(me, fit, partitions, holdings, now)
+    }
+
+    /// What is held for others goes back when its target owner stands at the door.
+    fn give_back(&mut self, me: &WorkerId, sessions: &Sessions) {
+        for (id, _, record) in sessions.iter() {
+            if record.status == SessionStatus::Live && self.members.contains(id) {
+                for blocked in record.blocked_by.iter().filter(|blocked| blocked.owner == *me) {
+                    self.stand_in.remove(&blocked.partition);
+                }
+            }
+        }
+    }
+
+    fn choose(
+        &mut self,
+        me: &WorkerId,
+        fit: bool,
+        partitions: &[Partition],
+        holdings: &Holdings,
+        now: Time,
+    ) -> Option<Vec<PartitionId>> {
+        let index = self.members.iter().position(|member| member == me);
+        let mut serve = Vec::new();
+        for (partition, owner) in partitions.iter().zip(&self.target) {
+            let mine = fit && owner.is_some() && owner.map(|o| o as usize) == index;
+            if mine {
+                self.stand_in.remove(&partition.id);
+            }
+            let wanted = mine || (fit && self.stand_in.contains(&partition.id));
+            let held = holdings.holds(&partition.id);
+            if held && !wanted {
+                self.resting.insert(partition.id.clone(), now + self.grace);
+            }
+            if wanted && (held || !self.resting.contains_key(&partition.id)) {
+                serve.push(partition.id.clone());
+            }
+        }
+        if serve == self.serve {
+            return None;
+        }
+        self.serve.clone_from(&serve);
+        Some(serve)
+    }
+
+    /// What was found when looking around.
+    pub fn looked(
+        &mut self,
+        reply: StoreReply,
+        me: &WorkerId,
+        partitions: &[Partition],
+        holdings: &mut Holdings,
+        out: &mut Outbox,
+    ) {
+        self.looking = false;
+        let now = out.now();
+        holdings.nudge(now);
+        let StoreReply::List(Ok(records)) = reply else {
+            return;
+        };
+        let mut owned = BTreeSet::new();
+        for stored in &records {
+            if let (Key::Partition(id), Record::Partition(record)) = (&stored.key, &stored.record)
+                && let Some((owner, life)) = &record.owner
+                && !holdings.is_over(owner, *life)
+            {
+                owned.insert(id.clone());
+            }
+        }
+        for (partition, owner) in partitions.iter().zip(&self.target) {
+            let id = &partition.id;
+            if owned.contains(id) || holdings.holds(id) {
+                self.free_since.remove(id);
+                continue;
+            }
+            let since = *self.free_since.entry(id.clone()).or_insert(now);
+            let target = owner.and_then(|o| self.members.get(o as usize));
+            if target == Some(me) {
+                continue;
+            }
+            // Whoever comes next in rank waits one look longer than the one before.
+            let patience = self.grace + self.claim_interval * (1 + self.rank(id, me, target));
+            if now.since(since) >= patience {
+                self.stand_in.insert(id.clone());
+                self.changed = true;
+            }
+        }
+    }
+
+    fn rank(&self, id: &PartitionId, me: &WorkerId, target: Option<&WorkerId>) -> u32 {
+        let score = |worker: &WorkerId| {
+            let seed = xxh3_64_with_seed(worker.as_str().as_bytes(), 0);
+            xxh3_64_with_seed(id.as_str().as_bytes(), seed)
+        };
+        let mine = score(me);
+        let before = self.members.iter().filter(|member| {
+            *member != me && Some(*member) != target && score(member) < mine
+        });
+        u32::try_from(before.count()).unwrap_or(u32::MAX)
+    }
+
+    /// What became of the marks on silent sessions.
+    pub fn sessions_ended(
+        &mut self,
+        ids: Vec<WorkerId>,
+        reply: StoreReply,
+        sessions: &mut Sessions,
+        silence: &mut Silence,
+        out: &mut Outbox,
+    ) {
+        self.reaper.answered(ids, reply, sessions, silence, out);
+        self.changed = true;
+    }
+}

@@ -1,0 +1,70 @@
+//! The graceful stop, and the end.
+
+
+use super::*;
+
+impl Worker {
+    pub(super) fn stop(&mut self) {
+        if self.stopping.is_some() {
+            return;
+        }
+        let mut stopping = Stopping::new(self.out.now(), self.config.shutdown_timeout);
+        if self.life != Life::Joined {
+            self.session.leave();
+            self.end(Ok(()));
+            return;
+        }
+        let relieved_by_others = match (&self.leaderless, &self.leader) {
+            (Some(_), _) => false,
+            (None, Some(leader)) => leader.has_successor(&self.sessions),
+            (None, None) => self.told.assignment.is_some(),
+        };
+        if !relieved_by_others {
+            stopping.go_alone();
+        }
+        self.election.resign();
+        self.step_down();
+        self.session.leave();
+        self.stopping = Some(stopping);
+    }
+
+    pub(super) fn step_stop(&mut self) {
+        let Some(stopping) = self.stopping else {
+            return;
+        };
+        let step = stopping.step(self.out.now());
+        if step >= Step::Alone {
+            self.holdings.want([], [], &[], &mut self.lanes, &mut self.out);
+        }
+        if step >= Step::Forced {
+            self.holdings.force_release(&mut self.lanes, &mut self.out);
+        }
+        if step == Step::Over {
+            self.out.report(Report::History("stopped by its time limit".into()));
+            self.end(Ok(()));
+        }
+    }
+
+    /// Whether everything is handed over, so that the goodbye can be said.
+    pub(super) fn may_go(&self) -> bool {
+        let Some(stopping) = self.stopping else {
+            return false;
+        };
+        let relieved = stopping.step(self.out.now()) >= Step::Alone
+            || self.told.assignment.as_ref().is_none_or(|told| told.serve.is_empty());
+        relieved && self.holdings.is_empty() && !self.election.is_resigning()
+    }
+
+    pub(super) fn end(&mut self, result: Result<(), Fatal>) {
+        if self.life == Life::Ended {
+            return;
+        }
+        self.life = Life::Ended;
+        self.holdings.abandon(&mut self.lanes, &mut self.out);
+        self.pump_lanes();
+        self.step_down();
+        self.step_state();
+        self.out.forget_pending();
+        self.out.push(Action::Stopped(result));
+    }
+}

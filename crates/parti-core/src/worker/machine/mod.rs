@@ -1,0 +1,249 @@
+//! The worker machine: takes events, lets its parts decide, hands out their actions.
+//!
+//! Every event ends in one pass over the parts, in the order of the flow:
+//!
+//! ```text
+//! identity ▶ session ▶ election ▶ leader │ leaderless ▶ holdings ⇄ lanes ▶ stop ▶ session (news)
+//! ```
+
+mod about;
+mod ending;
+mod news;
+mod pass;
+mod replies;
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::config::{Config, Coordination};
+use crate::ids::{Incarnation, Nonce, PartitionId, Term, Version, WorkerId};
+use crate::io::{Scope, SourceKind, StoreReply, WatchEvent};
+use crate::key::{Key, Prefix};
+use crate::lane::{LaneAction, LaneNote, Lanes};
+use crate::leader::election::{self, Election};
+use crate::leader::{Leader, Sessions};
+use crate::partition::{self, Partition};
+use crate::record::{
+    AssignmentRecord, PlanRecord, PlanState, Ready, Record, SessionStatus, WorkerRecord,
+};
+use crate::rng::Rng;
+use crate::session::silence::Silence;
+use crate::session::{self, Session};
+use crate::strategy::Strategy;
+use crate::time::Time;
+use crate::worker::holding::Holdings;
+use crate::worker::identity::Identity;
+use crate::worker::leaderless::Leaderless;
+use crate::worker::outbox::{Answered, Outbox, Purpose};
+use crate::worker::stop::{Step, Stopping};
+use crate::worker::{Action, Event, Fatal, Options, Report, State, Trouble};
+
+/// How soon a deadline that has passed is looked at again.
+const SOON: Duration = Duration::from_millis(10);
+
+#[derive(Debug, PartialEq, Eq)]
+enum Life {
+    /// Not started.
+    Init,
+    /// The identity is being checked, then an id is claimed.
+    Joining,
+    /// A session is alive.
+    Joined,
+    /// Said goodbye, or ended against its will.
+    Ended,
+}
+
+/// What the group last told this worker.
+#[derive(Debug, Default)]
+struct Told {
+    assignment: Option<Arc<AssignmentRecord>>,
+    plan: Option<Arc<PlanRecord>>,
+    highest_term: Term,
+    released: Version,
+    applied: Version,
+}
+
+/// One worker of a group.
+#[derive(Debug)]
+pub struct Worker {
+    config: Arc<Config>,
+    strategy: Arc<dyn Strategy>,
+    capacity: Option<u32>,
+    out: Outbox,
+    life: Life,
+    state: State,
+    lease_alive: bool,
+    identity: Identity,
+    session: Session,
+    silence: Silence,
+    sessions: Sessions,
+    election: Election,
+    leader: Option<Leader>,
+    /// The leader before us, and since when it was silent.
+    deposed: Option<(WorkerId, Incarnation, Duration)>,
+    leaderless: Option<Leaderless>,
+    holdings: Holdings,
+    lanes: Lanes,
+    told: Told,
+    partitions: Option<Arc<[Partition]>>,
+    partitions_hash: u64,
+    listing: Listing,
+    /// Lists of other members that made this leader list again.
+    heeded: BTreeSet<u64>,
+    disagreeing_since: Option<Time>,
+    stopping: Option<Stopping>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Listing {
+    Idle,
+    Asked,
+    AskedAgain,
+    RetryAt(Time),
+}
+
+impl Worker {
+    /// A worker that has not started.
+    pub fn new(options: Options) -> Self {
+        let config = Arc::new(options.config);
+        let mut rng = Rng::new(options.seed);
+        let capacity = match options.source {
+            SourceKind::Log => None,
+            SourceKind::Stream(_) => Some(config.jetstream.subject_cap),
+        };
+        let leaderless = (config.coordination == Coordination::Leaderless)
+            .then(|| Leaderless::new(&config, options.strategy.clone(), capacity));
+        Self {
+            lanes: Lanes::new(&config, options.source, rng.fork()),
+            out: Outbox::new(rng),
+            life: Life::Init,
+            state: State::Init,
+            lease_alive: false,
+            identity: Identity::new(options.stream, config.operation_timeout),
+            session: Session::new(&config, options.preferred),
+            silence: Silence::new(Time::ZERO, config.heartbeat()),
+            sessions: Sessions::default(),
+            election: Election::new(&config, options.agent),
+            leader: None,
+            deposed: None,
+            leaderless,
+            holdings: Holdings::new(&config),
+            told: Told::default(),
+            partitions: None,
+            partitions_hash: 0,
+            listing: Listing::Idle,
+            heeded: BTreeSet::new(),
+            disagreeing_since: None,
+            stopping: None,
+            strategy: options.strategy,
+            capacity,
+            config,
+        }
+    }
+
+    /// Tells what the wall clock showed at this process's time zero, in milliseconds.
+    pub fn set_wall_offset(&mut self, ms: u64) {
+        self.out.set_wall_offset(ms);
+    }
+
+    /// The state, 0 to 8.
+    pub fn state(&self) -> State {
+        self.state
+    }
+
+    /// The claimed id, while there is a session.
+    pub fn id(&self) -> Option<&WorkerId> {
+        self.session.id().map(|(id, _)| id)
+    }
+
+    /// Whether this worker leads.
+    pub fn is_leader(&self) -> bool {
+        self.leader.is_some()
+    }
+
+    /// What the worker was last told to serve and prepare.
+    pub fn assignment(&self) -> Option<&AssignmentRecord> {
+        self.told.assignment.as_deref()
+    }
+
+    /// When to come back with [`Event::Tick`], if nothing else happens.
+    pub fn next_deadline(&self) -> Time {
+        if matches!(self.life, Life::Init | Life::Ended) {
+            return Time::NEVER;
+        }
+        let now = self.out.now();
+        let mut next = self.identity.next_deadline().min(self.session.next_deadline());
+        if let Listing::RetryAt(at) = self.listing {
+            next = next.min(at);
+        }
+        if let Some(stopping) = &self.stopping {
+            next = next.min(stopping.next_deadline(now));
+        }
+        if let Some((me, _)) = self.session.id() {
+            next = next.min(self.holdings.next_deadline()).min(self.lanes.next_deadline());
+            if self.lease_alive {
+                next = next.min(self.session.lease_until());
+                match &self.leaderless {
+                    Some(leaderless) => {
+                        next = next.min(leaderless.next_deadline(
+                            me,
+                            &self.sessions,
+                            &self.silence,
+                        ));
+                    }
+                    None => next = next.min(self.election.next_deadline(&self.silence)),
+                }
+                if let Some(leader) = &self.leader {
+                    next = next.min(leader.next_deadline(&self.sessions, &self.silence));
+                }
+            }
+        }
+        // Whatever is due now was just looked at: if it still waits, something else must happen
+        // first. Looking again soon costs little, looking again at once would spin.
+        if next <= now { now + SOON } else { next }
+    }
+
+    /// Takes in an event; actions are appended to `actions`.
+    pub fn handle(&mut self, now: Time, event: Event, actions: &mut Vec<Action>) {
+        self.out.set_now(now);
+        if self.life != Life::Ended {
+            if let Err(fatal) = self.event(event).and_then(|()| self.step()) {
+                self.end(Err(fatal));
+            }
+        }
+        self.out.take_actions(actions);
+    }
+
+    fn event(&mut self, event: Event) -> Result<(), Fatal> {
+        let now = self.out.now();
+        match event {
+            Event::Start => {
+                if self.life == Life::Init {
+                    self.life = Life::Joining;
+                    self.silence = Silence::new(now, self.config.heartbeat());
+                    self.identity.check(&mut self.out);
+                    self.list_partitions();
+                }
+            }
+            Event::Stop => self.stop(),
+            Event::Tick => {}
+            Event::Store(id, reply) => {
+                if let Some(answered) = self.out.answered(id, reply) {
+                    return self.answered(answered);
+                }
+            }
+            Event::Watch(scope, event) => self.watched(&scope, &event),
+            Event::Partitions(result) => self.listed(result),
+            Event::RefreshPartitions => self.list_partitions(),
+            Event::Elected(elected) => self.election.agent_says(elected),
+            Event::Flush => self.holdings.flush(now),
+            Event::ClockJumped => self.session.clock_jumped(&mut self.out),
+            Event::Source(event) => self.lanes.source(now, event),
+            Event::Handled { partition, epoch, offset, result } => {
+                self.lanes.handled(now, &partition, epoch, offset, result);
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,213 @@
+//! News: watches, assignments, the partition list, and whether everybody agrees.
+
+
+use super::*;
+
+impl Worker {
+    pub(super) fn watched(&mut self, scope: &Scope, event: &WatchEvent) {
+        for stored in stored_in(event) {
+            self.out.seen(stored.revision);
+        }
+        if self.life != Life::Joined {
+            return;
+        }
+        // A watch that starts anew may be talking to another store.
+        let restarted = matches!(event, WatchEvent::Snapshot(_));
+        let main = if self.leaderless.is_some() {
+            Scope::Prefix(Prefix::Workers)
+        } else {
+            Scope::Key(Key::Leader)
+        };
+        if restarted && *scope == main {
+            self.identity.check(&mut self.out);
+        }
+        match scope {
+            Scope::Key(Key::Leader) => {
+                self.election.watched(event, &mut self.silence, &mut self.out);
+                self.told.highest_term = self.told.highest_term.max(self.election.term());
+            }
+            Scope::Key(Key::Plan) => {
+                for stored in stored_in(event) {
+                    if let Record::Plan(plan) = &stored.record
+                        && plan.term >= self.told.highest_term
+                    {
+                        self.told.highest_term = plan.term;
+                        self.told.plan = Some(plan.clone());
+                    }
+                }
+            }
+            Scope::Key(Key::Assignment(_)) => {
+                for stored in stored_in(event) {
+                    if let Record::Assignment(record) = &stored.record {
+                        self.assigned(record.clone());
+                    }
+                }
+            }
+            Scope::Prefix(Prefix::Workers) => self.sessions_watched(event),
+            _ => {}
+        }
+    }
+
+    pub(super) fn sessions_watched(&mut self, event: &WatchEvent) {
+        let now = self.out.now();
+        self.sessions.watched(event, &mut self.silence, now);
+        if matches!(event, WatchEvent::Snapshot(_))
+            && let Some((worker, life, since)) = self.deposed.take()
+            && let Some((revision, record)) = self.sessions.get(&worker)
+            && record.incarnation_at(revision) == life
+        {
+            self.silence.inherit(&Key::Worker(worker), revision, since);
+        }
+        for stored in stored_in(event) {
+            if let (Key::Worker(id), Record::Worker(record)) = (&stored.key, &stored.record) {
+                self.holdings.learn_session(id, stored.revision, record);
+            }
+        }
+        if let Some(leader) = &mut self.leader {
+            leader.sessions_changed();
+            self.heed_other_lists();
+        }
+        if let Some(leaderless) = &mut self.leaderless {
+            leaderless.changed();
+            self.holdings.nudge(now);
+        }
+    }
+
+    pub(super) fn learn_lives(&mut self) {
+        for (id, revision, record) in self.sessions.iter() {
+            self.holdings.learn_session(id, revision, record);
+        }
+    }
+
+    /// A member with another partition list may have newer news than the leader.
+    pub(super) fn heed_other_lists(&mut self) {
+        let mine = self.partitions_hash;
+        let other = self.sessions.iter().find_map(|(_, _, record)| {
+            let hash = record.partitions;
+            (record.status == SessionStatus::Live
+                && hash != 0
+                && hash != mine
+                && !self.heeded.contains(&hash))
+            .then_some(hash)
+        });
+        if let Some(hash) = other {
+            self.heeded.insert(hash);
+            self.list_partitions();
+        }
+    }
+
+    pub(super) fn assigned(&mut self, record: Arc<AssignmentRecord>) {
+        let Some((_, life)) = self.session.id() else {
+            return;
+        };
+        let known = self.told.assignment.as_ref().map(|told| (told.term, told.version));
+        let newer = known.is_none_or(|known| (record.term, record.version) > known);
+        let lower = record.term < self.told.highest_term && !planted!(AcceptLowerTerm);
+        if record.incarnation != life || lower || !newer {
+            return;
+        }
+        self.told.highest_term = self.told.highest_term.max(record.term);
+        self.out.report(Report::Assigned {
+            version: record.version,
+            term: record.term,
+            serve: record.serve.clone(),
+            prepare: record.prepare.iter().map(|(id, _)| id.clone()).collect(),
+        });
+        let alone = self.stopping.is_some_and(|s| s.step(self.out.now()) >= Step::Alone);
+        if !alone {
+            self.holdings.want(
+                record.serve.iter().cloned(),
+                record.prepare.iter().map(|(id, _)| id.clone()),
+                &record.added,
+                &mut self.lanes,
+                &mut self.out,
+            );
+        }
+        for id in &record.release {
+            self.holdings.check(id);
+        }
+        self.told.assignment = Some(record);
+    }
+
+    pub(super) fn list_partitions(&mut self) {
+        self.listing = match self.listing {
+            Listing::Asked | Listing::AskedAgain => Listing::AskedAgain,
+            _ => {
+                self.out.push(Action::ListPartitions);
+                Listing::Asked
+            }
+        };
+    }
+
+    pub(super) fn listed(&mut self, result: Result<Arc<[Partition]>, Arc<str>>) {
+        let again = self.listing == Listing::AskedAgain;
+        self.listing = Listing::Idle;
+        match result {
+            Ok(list) => {
+                let hash = partition::hash(&list);
+                if self.partitions.is_none() || hash != self.partitions_hash {
+                    self.partitions_hash = hash;
+                    if let Some(leader) = &mut self.leader {
+                        leader.partitions_changed(&list, self.out.now());
+                    }
+                    if let Some(leaderless) = &mut self.leaderless {
+                        leaderless.changed();
+                    }
+                    self.partitions = Some(list);
+                }
+            }
+            Err(why) => {
+                // The last list stays.
+                self.out.trouble(Trouble::Listing(why.to_string()));
+                let wait = self.config.retry.initial_delay;
+                self.listing = Listing::RetryAt(self.out.now() + wait);
+            }
+        }
+        if again {
+            self.list_partitions();
+        }
+    }
+
+    /// Everybody must agree on the strategy, the mode and the partitions.
+    pub(super) fn check_agreement(&mut self) -> Result<(), Fatal> {
+        let (Some(plan), None) = (&self.told.plan, &self.leader) else {
+            self.disagreeing_since = None;
+            return Ok(());
+        };
+        let theirs = &plan.fingerprint;
+        let ours = self.strategy.name();
+        if theirs.strategy != ours {
+            return Err(Fatal::Disagreement(format!(
+                "the group's strategy is {}, this worker's is {ours}",
+                theirs.strategy
+            )));
+        }
+        if self.partitions.is_none()
+            || theirs.partitions == self.partitions_hash
+            || self.told.assignment.is_some()
+        {
+            self.disagreeing_since = None;
+            return Ok(());
+        }
+        // The leader lists again when it sees our list's hash. Give it time.
+        let now = self.out.now();
+        let since = *self.disagreeing_since.get_or_insert(now);
+        if now.since(since) > self.config.operation_timeout * 2 {
+            let count = self.partitions.as_ref().map_or(0, |list| list.len());
+            return Err(Fatal::Disagreement(format!(
+                "the group's partition list ({} partitions) is another than this worker's \
+                 ({count}); give all workers the same list",
+                plan.partitions
+            )));
+        }
+        Ok(())
+    }
+}
+
+fn stored_in(event: &WatchEvent) -> &[crate::io::Stored] {
+    match event {
+        WatchEvent::Snapshot(records) => records,
+        WatchEvent::Changed(stored) => std::slice::from_ref(stored),
+        WatchEvent::Removed(..) => &[],
+    }
+}

@@ -1,0 +1,162 @@
+//! The pass over the parts that ends every event.
+
+
+use super::*;
+
+impl Worker {
+    pub(super) fn step(&mut self) -> Result<(), Fatal> {
+        if matches!(self.life, Life::Init | Life::Ended) {
+            return Ok(());
+        }
+        self.identity.tick(&mut self.out);
+        if let Listing::RetryAt(at) = self.listing
+            && self.out.now() >= at
+        {
+            self.list_partitions();
+        }
+        self.step_session()?;
+        if self.life == Life::Joined {
+            self.check_agreement()?;
+            self.step_stop();
+            if self.life == Life::Ended {
+                return Ok(());
+            }
+            self.step_lease();
+            self.step_leading();
+            self.step_leaderless();
+            self.step_holdings();
+            self.step_stop();
+            if self.life == Life::Ended {
+                return Ok(());
+            }
+            self.step_session()?;
+        } else {
+            self.pump_lanes();
+        }
+        self.step_state();
+        Ok(())
+    }
+
+    pub(super) fn step_session(&mut self) -> Result<(), Fatal> {
+        let body = self.body();
+        match self.session.step(&body, &mut self.out) {
+            session::Outcome::Failed(fatal) => Err(fatal),
+            _ => Ok(()),
+        }
+    }
+
+    pub(super) fn lease(&self) -> bool {
+        self.out.now() < self.session.lease_until()
+    }
+
+    pub(super) fn step_lease(&mut self) {
+        let alive = self.lease();
+        if alive != self.lease_alive {
+            self.lease_alive = alive;
+            self.out.report(Report::Lease { alive });
+        }
+        self.lanes.lease(self.out.now(), self.session.lease_until());
+    }
+
+    pub(super) fn step_leading(&mut self) {
+        if self.leaderless.is_some() {
+            return;
+        }
+        let lease = self.lease();
+        let Some((me, life)) = self.session.id() else {
+            return;
+        };
+        let me = me.clone();
+        match self.election.step(&me, life, lease, &self.silence, &mut self.out) {
+            election::Outcome::Won(term) => self.lead(term),
+            election::Outcome::Lost => self.step_down(),
+            _ => {}
+        }
+        if lease && let Some(leader) = &mut self.leader {
+            let list = self.partitions.as_ref();
+            leader.step(&self.sessions, &self.silence, list, &mut self.out);
+        }
+    }
+
+    pub(super) fn step_leaderless(&mut self) {
+        let fit = self.stopping.is_none() && self.lanes.degraded().is_none();
+        let lease = self.lease();
+        let (Some(leaderless), Some((me, _)), Some(list)) =
+            (&mut self.leaderless, self.session.id(), &self.partitions)
+        else {
+            return;
+        };
+        if !lease {
+            return;
+        }
+        let serve = leaderless.step(
+            me,
+            fit,
+            list,
+            &self.sessions,
+            &self.silence,
+            &self.holdings,
+            &mut self.out,
+        );
+        if let Some(serve) = serve
+            && self.stopping.is_none()
+        {
+            self.told.applied = self.told.applied.next();
+            self.out.report(Report::Assigned {
+                version: self.told.applied,
+                term: Term(0),
+                serve: serve.clone(),
+                prepare: Vec::new(),
+            });
+            self.holdings.want(serve, [], &[], &mut self.lanes, &mut self.out);
+        }
+    }
+
+    pub(super) fn step_holdings(&mut self) {
+        let lease = self.lease();
+        // Opening a lane may make it act, its notes may make a holding act: until both are quiet.
+        loop {
+            self.lanes.tick(self.out.now());
+            self.pump_lanes();
+            let Some((me, life)) = self.session.id() else {
+                return;
+            };
+            self.holdings.step(me, life, lease, &mut self.lanes, &mut self.out);
+            if !self.pump_lanes() {
+                return;
+            }
+        }
+    }
+
+    /// Passes on what the lanes want. True when a holding has reason to act.
+    pub(super) fn pump_lanes(&mut self) -> bool {
+        let mut news = false;
+        for action in self.lanes.take_actions() {
+            match action {
+                LaneAction::Source(request) => self.out.push(Action::Source(request)),
+                LaneAction::Handle(job) => self.out.push(Action::Handle(job)),
+                LaneAction::Note(note) => {
+                    news = true;
+                    self.noted(note);
+                }
+            }
+        }
+        news
+    }
+
+    pub(super) fn noted(&mut self, note: LaneNote) {
+        match note {
+            LaneNote::Begin { partition, epoch, begun } => {
+                self.holdings.begin(&partition, epoch, begun);
+            }
+            LaneNote::Commit { partition } => self.holdings.commit_now(&partition),
+            LaneNote::Drained { partition } => self.holdings.drained(&partition),
+            LaneNote::ReadyChanged => {}
+            LaneNote::Trouble(trouble) => self.out.trouble(trouble),
+            LaneNote::DeadLettered { partition, offset, attempts } => {
+                self.out.report(Report::DeadLettered { partition, offset, attempts });
+            }
+            LaneNote::Resolved { partition, next } => self.holdings.resolved(&partition, next),
+        }
+    }
+}

@@ -1,0 +1,163 @@
+//! Replies of the store find the part that asked; leading begins and ends here.
+
+
+use super::*;
+
+impl Worker {
+    pub(super) fn answered(&mut self, answered: Answered) -> Result<(), Fatal> {
+        let Answered { purpose, sent, reply } = answered;
+        if self.out.store_went_back() && !planted!(IgnoreStoreWentBack) {
+            return Err(Fatal::StoreWentBack);
+        }
+        match purpose {
+            Purpose::Identity => {
+                self.identity.answered(reply, &mut self.out)?;
+                if self.identity.is_known() && self.life == Life::Joining && self.session.is_gone() {
+                    self.session.claim(&mut self.out);
+                }
+            }
+            Purpose::Session => return self.session_answered(sent, reply),
+            Purpose::Election => self.election_answered(sent, reply),
+            Purpose::RecoverAssignments => {
+                if let Some(leader) = &mut self.leader {
+                    leader.recovered_assignments(reply, &mut self.out);
+                }
+            }
+            Purpose::RecoverPlan => {
+                if let Some(leader) = &mut self.leader {
+                    leader.recovered_plan(reply, &mut self.out);
+                }
+            }
+            Purpose::Publish(keys) => {
+                if let Some(leader) = &mut self.leader
+                    && leader.published(keys, reply, &mut self.out)
+                {
+                    self.step_down();
+                }
+            }
+            Purpose::EndSessions(ids) => {
+                let (sessions, silence) = (&mut self.sessions, &mut self.silence);
+                if let Some(leader) = &mut self.leader {
+                    leader.sessions_ended(ids, reply, sessions, silence, &mut self.out);
+                } else if let Some(leaderless) = &mut self.leaderless {
+                    leaderless.sessions_ended(ids, reply, sessions, silence, &mut self.out);
+                }
+                self.learn_lives();
+            }
+            Purpose::ReadPartition(id) => self.holdings.read_answered(&id, reply, &mut self.out),
+            Purpose::ReadOwner(owner) => self.holdings.owner_answered(owner, reply, &mut self.out),
+            Purpose::Partitions(ids) => {
+                if let Some((me, life)) = self.session.id() {
+                    let lanes = &mut self.lanes;
+                    self.holdings.answered(ids, reply, me, life, lanes, &mut self.out);
+                }
+            }
+            Purpose::LookAround => {
+                if let (Some(leaderless), Some((me, _)), Some(list)) =
+                    (&mut self.leaderless, self.session.id(), &self.partitions)
+                {
+                    leaderless.looked(reply, me, list, &mut self.holdings, &mut self.out);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn session_answered(&mut self, sent: Time, reply: StoreReply) -> Result<(), Fatal> {
+        match self.session.answered(sent, reply, &mut self.out) {
+            session::Outcome::Nothing => {}
+            session::Outcome::Claimed => self.joined(),
+            session::Outcome::Renewed => self.silence.succeeded(self.out.now()),
+            session::Outcome::Lost => self.session_lost(),
+            session::Outcome::Gone => self.end(Ok(())),
+            session::Outcome::Failed(fatal) => return Err(fatal),
+        }
+        Ok(())
+    }
+
+    pub(super) fn joined(&mut self) {
+        let Some((me, incarnation)) = self.session.id() else {
+            return;
+        };
+        self.life = Life::Joined;
+        self.silence.succeeded(self.out.now());
+        self.out.report(Report::Claimed(me.clone(), incarnation));
+        if self.leaderless.is_some() {
+            self.out.push(Action::Watch(Scope::Prefix(Prefix::Workers)));
+        } else {
+            for key in [Key::Leader, Key::Plan, Key::Assignment(me.clone())] {
+                self.out.push(Action::Watch(Scope::Key(key)));
+            }
+        }
+    }
+
+    pub(super) fn session_lost(&mut self) {
+        self.out.report(Report::SessionLost);
+        if let Some(assignment) = self.told.assignment.take() {
+            drop(assignment);
+        }
+        self.told = Told { highest_term: self.told.highest_term, ..Told::default() };
+        if !planted!(KeepServingAfterSessionLoss) {
+            self.holdings.abandon(&mut self.lanes, &mut self.out);
+        }
+        self.step_down();
+        self.election.reset();
+        self.out.forget_pending();
+        if let Some(leaderless) = &mut self.leaderless {
+            *leaderless = Leaderless::new(&self.config, self.strategy.clone(), self.capacity);
+        }
+        self.sessions = Sessions::default();
+        if self.stopping.is_some() {
+            self.end(Ok(()));
+            return;
+        }
+        self.life = Life::Joining;
+        self.session.claim(&mut self.out);
+    }
+
+    pub(super) fn election_answered(&mut self, sent: Time, reply: StoreReply) {
+        let before = self.election.holder().cloned();
+        let silent_since = self.silence.since(&Key::Leader);
+        let outcome = self.election.answered(sent, reply, &mut self.silence, &mut self.out);
+        match outcome {
+            election::Outcome::Won(term) => {
+                self.silence.succeeded(self.out.now());
+                self.deposed = match (before, silent_since) {
+                    (Some((worker, life)), Some(since)) => Some((worker, life, since)),
+                    _ => None,
+                };
+                self.lead(term);
+            }
+            election::Outcome::Renewed => self.silence.succeeded(self.out.now()),
+            election::Outcome::Lost => self.step_down(),
+            election::Outcome::Nothing => {}
+        }
+    }
+
+    pub(super) fn lead(&mut self, term: Term) {
+        let Some((me, _)) = self.session.id() else {
+            return;
+        };
+        let me = me.clone();
+        self.sessions = Sessions::default();
+        self.out.report(Report::Leading(Some(term)));
+        let leader = Leader::begin(
+            self.config.clone(),
+            self.strategy.clone(),
+            self.capacity,
+            term,
+            me,
+            &mut self.out,
+        );
+        self.leader = Some(leader);
+        self.heeded.clear();
+    }
+
+    pub(super) fn step_down(&mut self) {
+        if self.leader.take().is_some() {
+            self.out.push(Action::Unwatch(Scope::Prefix(Prefix::Workers)));
+            self.out.report(Report::Leading(None));
+            self.deposed = None;
+        }
+    }
+}

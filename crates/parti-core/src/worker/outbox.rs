@@ -1,0 +1,190 @@
+//! The outbox: where the parts of a worker put their requests, and how they find their replies.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use crate::ids::{Nonce, PartitionId, Revision, WorkerId};
+use crate::io::{Expect, RequestId, StoreOp, StoreReply, StoreRequest, Write, WriteOutcome};
+use crate::key::Key;
+use crate::record::Record;
+use crate::rng::Rng;
+use crate::time::Time;
+use crate::worker::{Action, Report, Trouble};
+
+/// Which part of the worker asked, so that the reply finds it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Purpose {
+    /// Is the store still the one we know?
+    Identity,
+    /// Claiming and renewing the session.
+    Session,
+    /// Standing for election, renewing, resigning.
+    Election,
+    /// The leader's look at what its predecessor left: assignments.
+    RecoverAssignments,
+    /// The leader's look at what its predecessor left: the plan.
+    RecoverPlan,
+    /// The leader's publications, one per write.
+    Publish(Vec<Key>),
+    /// Ending silent sessions, one per write.
+    EndSessions(Vec<WorkerId>),
+    /// Reading a partition's record.
+    ReadPartition(PartitionId),
+    /// Reading the session of an owner that stands in the way.
+    ReadOwner(WorkerId),
+    /// Takes, commits and releases, one per write.
+    Partitions(Vec<PartitionId>),
+    /// Leaderless: looking for free partitions.
+    LookAround,
+}
+
+#[derive(Clone, Debug)]
+struct Pending {
+    purpose: Purpose,
+    sent: Time,
+    /// The highest revision known when it was sent: a later write must get a higher one.
+    known: Revision,
+}
+
+/// A reply with what it answers.
+#[derive(Debug)]
+pub struct Answered {
+    /// Which part asked.
+    pub purpose: Purpose,
+    /// When it was sent.
+    pub sent: Time,
+    /// The answer.
+    pub reply: StoreReply,
+}
+
+/// Collects actions, numbers requests, remembers what was asked.
+#[derive(Clone, Debug)]
+pub struct Outbox {
+    now: Time,
+    wall_offset: u64,
+    rng: Rng,
+    next_id: u64,
+    pending: BTreeMap<RequestId, Pending>,
+    highest: Revision,
+    went_back: bool,
+    actions: Vec<Action>,
+}
+
+impl Outbox {
+    /// An empty outbox.
+    pub fn new(rng: Rng) -> Self {
+        Self {
+            now: Time::ZERO,
+            wall_offset: 0,
+            rng,
+            next_id: 0,
+            pending: BTreeMap::new(),
+            highest: Revision(0),
+            went_back: false,
+            actions: Vec::new(),
+        }
+    }
+
+    /// The time of the event being handled.
+    pub fn now(&self) -> Time {
+        self.now
+    }
+
+    /// Sets the time of the event being handled.
+    pub fn set_now(&mut self, now: Time) {
+        self.now = self.now.max(now);
+    }
+
+    /// Milliseconds of wall-clock time, for records that people read.
+    pub fn wall_ms(&self) -> u64 {
+        self.wall_offset + self.now.0 / 1000
+    }
+
+    /// Tells what the wall clock showed at this process's time zero.
+    pub fn set_wall_offset(&mut self, ms: u64) {
+        self.wall_offset = ms;
+    }
+
+    /// A fresh mark for a write.
+    pub fn nonce(&mut self) -> Nonce {
+        Nonce(self.rng.next_u64())
+    }
+
+    /// Randomness for jitter.
+    pub fn rng(&mut self) -> &mut Rng {
+        &mut self.rng
+    }
+
+    /// Adds an action.
+    pub fn push(&mut self, action: Action) {
+        self.actions.push(action);
+    }
+
+    /// Adds a report.
+    pub fn report(&mut self, report: Report) {
+        self.actions.push(Action::Report(report));
+    }
+
+    /// Adds a report of trouble.
+    pub fn trouble(&mut self, trouble: Trouble) {
+        self.report(Report::Trouble(trouble));
+    }
+
+    /// Sends a request to the store.
+    pub fn ask(&mut self, purpose: Purpose, op: StoreOp, timeout: Duration) {
+        let id = RequestId(self.next_id);
+        self.next_id += 1;
+        let pending = Pending { purpose, sent: self.now, known: self.highest };
+        self.pending.insert(id, pending);
+        self.actions.push(Action::Store(StoreRequest { id, op, timeout }));
+    }
+
+    /// Sends one conditional write.
+    pub fn write(
+        &mut self,
+        purpose: Purpose,
+        key: Key,
+        expect: Expect,
+        value: Record,
+        timeout: Duration,
+    ) {
+        let write = Write { key, expect, value: Some(value) };
+        self.ask(purpose, StoreOp::Write(vec![write]), timeout);
+    }
+
+    /// Takes in a reply; `None` if nobody waits for it any more.
+    pub fn answered(&mut self, id: RequestId, reply: StoreReply) -> Option<Answered> {
+        let pending = self.pending.remove(&id)?;
+        if let StoreReply::Write(outcomes) = &reply {
+            for outcome in outcomes {
+                if let WriteOutcome::Done(revision) = outcome {
+                    // Revisions grow strictly. A write that was accepted under a number we had
+                    // already seen when we sent it proves that the store lost writes in between.
+                    self.went_back |= *revision <= pending.known;
+                    self.seen(*revision);
+                }
+            }
+        }
+        Some(Answered { purpose: pending.purpose, sent: pending.sent, reply })
+    }
+
+    /// A revision was seen.
+    pub fn seen(&mut self, revision: Revision) {
+        self.highest = self.highest.max(revision);
+    }
+
+    /// Whether the store was caught going back in time.
+    pub fn store_went_back(&self) -> bool {
+        self.went_back
+    }
+
+    /// Replies to what was asked so far concern nobody any more.
+    pub fn forget_pending(&mut self) {
+        self.pending.clear();
+    }
+
+    /// All actions so far, in order.
+    pub fn take_actions(&mut self, into: &mut Vec<Action>) {
+        into.append(&mut self.actions);
+    }
+}
