@@ -128,7 +128,9 @@ pub fn keys_of(id: &str) -> Option<Vec<String>> {
 pub fn is_canonical(id: &str) -> bool {
     // The common case without any escape needs no allocation: plans hold thousands of ids.
     let plain = id.len() <= MAX_ID
-        && id.split('.').all(|token| !token.is_empty() && token.bytes().all(is_plain));
+        && id
+            .split('.')
+            .all(|token| !token.is_empty() && token.bytes().all(is_plain));
     plain || keys_of(id).is_some()
 }
 
@@ -136,7 +138,12 @@ pub fn is_canonical(id: &str) -> bool {
 /// names): group names, worker-id prefixes, consumer prefixes.
 pub fn check_name(field: &str, name: &str) -> Result<(), Problem> {
     let what = if name.is_empty() {
-        return Err(Problem::new(field, "\"\"", "is empty", "give it a name such as \"worker\""));
+        return Err(Problem::new(
+            field,
+            "\"\"",
+            "is empty",
+            "give it a name such as \"worker\"",
+        ));
     } else if name.len() > MAX_NAME {
         format!("is longer than {MAX_NAME} bytes")
     } else if let Some(bad) = name.chars().find(|&c| !u8::try_from(c).is_ok_and(is_plain)) {
@@ -144,9 +151,12 @@ pub fn check_name(field: &str, name: &str) -> Result<(), Problem> {
     } else {
         return Ok(());
     };
-    Err(Problem::new(field, name, what, format!(
-        "use 1 to {MAX_NAME} characters of A-Z a-z 0-9 _ -"
-    )))
+    Err(Problem::new(
+        field,
+        name,
+        what,
+        format!("use 1 to {MAX_NAME} characters of A-Z a-z 0-9 _ -"),
+    ))
 }
 
 /// Checks a group's name.
@@ -158,7 +168,12 @@ pub fn check_group(name: &str) -> Result<(), Problem> {
 pub fn topic_token(name: &str) -> Result<String, Problem> {
     let token = escape(name);
     if token.is_empty() {
-        return Err(Problem::new("topic", "\"\"", "is empty", "give the topic a name"));
+        return Err(Problem::new(
+            "topic",
+            "\"\"",
+            "is empty",
+            "give the topic a name",
+        ));
     }
     if token.len() > MAX_TOPIC {
         return Err(Problem::new(
@@ -186,7 +201,11 @@ pub fn worker_number(prefix: &str, worker: &WorkerId) -> Option<u64> {
 /// Any name as one segment of a store key: canonical ids as they are, everything else escaped
 /// and marked. Total and injective, so that not even a wrong id can reach into another's key.
 pub(crate) fn segment(name: &str) -> String {
-    if is_canonical(name) { name.to_owned() } else { format!("{FOREIGN}{}", escape(name)) }
+    if is_canonical(name) {
+        name.to_owned()
+    } else {
+        format!("{FOREIGN}{}", escape(name))
+    }
 }
 
 /// The name that a segment stands for; `None` for anything that [`segment`] does not yield.
@@ -204,10 +223,57 @@ pub(crate) mod tests {
 
     /// Names that have broken somebody's key scheme before.
     pub(crate) const HOSTILE: &[&str] = &[
-        "", ".", "..", "a.b", "a..b", ".a", "a.", "*", ">", "a.*", "/", "a/b", "../x", "\\", " ",
-        "a b", "\t", "\n", "\0", "\u{7f}", "=", "==", "=2E", "=2e", "=61", "=-", "=-a", "%2E", "ü",
-        "日本", "\u{202e}x", "{0}", "{id}", "$JS", "_INBOX", "workers", "leader", "-", "_", "--",
-        "a=", "a=2", "=C3=BC", "=FF", "A", "a", "0", "00", "🦀", "'; drop table", "a\u{301}",
+        "",
+        ".",
+        "..",
+        "a.b",
+        "a..b",
+        ".a",
+        "a.",
+        "*",
+        ">",
+        "a.*",
+        "/",
+        "a/b",
+        "../x",
+        "\\",
+        " ",
+        "a b",
+        "\t",
+        "\n",
+        "\0",
+        "\u{7f}",
+        "=",
+        "==",
+        "=2E",
+        "=2e",
+        "=61",
+        "=-",
+        "=-a",
+        "%2E",
+        "ü",
+        "日本",
+        "\u{202e}x",
+        "{0}",
+        "{id}",
+        "$JS",
+        "_INBOX",
+        "workers",
+        "leader",
+        "-",
+        "_",
+        "--",
+        "a=",
+        "a=2",
+        "=C3=BC",
+        "=FF",
+        "A",
+        "a",
+        "0",
+        "00",
+        "🦀",
+        "'; drop table",
+        "a\u{301}",
     ];
 
     #[test]
@@ -216,12 +282,17 @@ pub(crate) mod tests {
         assert_eq!(id(&["tool001", "chamber1"]), Ok("tool001.chamber1".into()));
         assert_eq!(id(&["a.b"]), Ok("a=2Eb".into()));
         assert_eq!(id(&["a=b", "ü *"]), Ok("a=3Db.=C3=BC=20=2A".into()));
-        assert_eq!(keys_of("a=2Eb.c"), Some(vec!["a.b".to_owned(), "c".to_owned()]));
+        assert_eq!(
+            keys_of("a=2Eb.c"),
+            Some(vec!["a.b".to_owned(), "c".to_owned()])
+        );
     }
 
     #[test]
     fn decoding_accepts_only_what_encoding_yields() {
-        for wrong in ["", ".", "a.", ".a", "a..b", "=61", "=2e", "=2", "=", "a b", "ü", "=FF", "=-a", "a/b"] {
+        for wrong in [
+            "", ".", "a.", ".a", "a..b", "=61", "=2e", "=2", "=", "a b", "ü", "=FF", "=-a", "a/b",
+        ] {
             assert_eq!(keys_of(wrong), None, "{wrong:?}");
             assert!(!is_canonical(wrong), "{wrong:?}");
         }
@@ -231,13 +302,21 @@ pub(crate) mod tests {
     #[test]
     fn hostile_keys_come_back_and_never_collide() {
         let mut seen = std::collections::BTreeMap::new();
-        let names: Vec<&str> = HOSTILE.iter().copied().filter(|name| !name.is_empty()).collect();
+        let names: Vec<&str> = HOSTILE
+            .iter()
+            .copied()
+            .filter(|name| !name.is_empty())
+            .collect();
         for a in &names {
             for keys in std::iter::once(vec![*a]).chain(names.iter().map(|b| vec![*a, *b])) {
                 let id = partition_id(&keys).expect("short and not empty");
                 assert!(is_canonical(id.as_str()));
                 assert_eq!(keys_of(id.as_str()).expect("decodes"), keys);
-                assert!(id.as_str().bytes().all(|b| is_plain(b) || b == b'.' || b == b'='));
+                assert!(
+                    id.as_str()
+                        .bytes()
+                        .all(|b| is_plain(b) || b == b'.' || b == b'=')
+                );
                 assert_eq!(seen.insert(id, keys), None);
             }
         }
@@ -258,20 +337,29 @@ pub(crate) mod tests {
                 assert_eq!(partition_id(&keys).expect("decoded").as_str(), text);
             }
         }
-        assert!(accepted > 1_000, "the test must reach the accepting side: {accepted}");
+        assert!(
+            accepted > 1_000,
+            "the test must reach the accepting side: {accepted}"
+        );
     }
 
     #[test]
     fn refusals_name_field_value_and_remedy() {
         let refused = |keys: &[&str]| partition_id(keys).expect_err("refused").to_string();
-        assert_eq!(refused(&[]), "keys: [] has no key; give each partition at least one key");
+        assert_eq!(
+            refused(&[]),
+            "keys: [] has no key; give each partition at least one key"
+        );
         assert_eq!(
             refused(&["a", ""]),
             "keys[1]: \"\" is empty; give it at least one character, or leave the key out"
         );
         let long = refused(&["\n".repeat(70).as_str()]);
         assert!(long.starts_with("keys[0]: \\n\\n"), "{long}");
-        assert!(long.contains("longer than 200 bytes; use shorter"), "{long}");
+        assert!(
+            long.contains("longer than 200 bytes; use shorter"),
+            "{long}"
+        );
         assert!(partition_id(&["x".repeat(MAX_ID)]).is_ok());
         assert!(partition_id(&["x".repeat(MAX_ID - 1), "y".into()]).is_err());
     }
@@ -279,11 +367,16 @@ pub(crate) mod tests {
     #[test]
     fn names_are_narrow_and_topics_are_wide() {
         assert_eq!(check_group("orders_EU-1"), Ok(()));
-        for wrong in HOSTILE.iter().filter(|name| !name.bytes().all(is_plain) || name.is_empty()) {
+        for wrong in HOSTILE
+            .iter()
+            .filter(|name| !name.bytes().all(is_plain) || name.is_empty())
+        {
             assert!(check_group(wrong).is_err(), "{wrong:?}");
         }
         assert_eq!(
-            check_name("worker_id_prefix", "my worker").expect_err("space").to_string(),
+            check_name("worker_id_prefix", "my worker")
+                .expect_err("space")
+                .to_string(),
             "worker_id_prefix: my worker contains ' '; use 1 to 64 characters of A-Z a-z 0-9 _ -"
         );
         assert_eq!(topic_token("orders.eu"), Ok("orders=2Eeu".into()));
@@ -296,8 +389,19 @@ pub(crate) mod tests {
         assert_eq!(worker_id("worker", 7).as_str(), "worker-7");
         assert_eq!(worker_number("worker", &worker_id("worker", 0)), Some(0));
         assert_eq!(worker_number("a-1", &worker_id("a-1", 2)), Some(2));
-        for wrong in ["worker-07", "worker-", "worker-+7", "worker7", "other-7", "worker--7"] {
-            assert_eq!(worker_number("worker", &WorkerId::new(wrong)), None, "{wrong}");
+        for wrong in [
+            "worker-07",
+            "worker-",
+            "worker-+7",
+            "worker7",
+            "other-7",
+            "worker--7",
+        ] {
+            assert_eq!(
+                worker_number("worker", &WorkerId::new(wrong)),
+                None,
+                "{wrong}"
+            );
         }
     }
 

@@ -130,11 +130,19 @@ impl Key {
 /// A name in its own right (no list of keys): escaped whole, dots too.
 fn token(name: &str) -> String {
     // The empty name has no token; its marked form keeps the mapping total.
-    if name.is_empty() { codec::segment(name) } else { codec::escape(name) }
+    if name.is_empty() {
+        codec::segment(name)
+    } else {
+        codec::escape(name)
+    }
 }
 
 fn parse_token(text: &str) -> Option<Arc<str>> {
-    let name = if text == token("") { String::new() } else { codec::unescape(text)? };
+    let name = if text == token("") {
+        String::new()
+    } else {
+        codec::unescape(text)?
+    };
     (token(&name) == text).then(|| name.into())
 }
 
@@ -169,8 +177,14 @@ mod tests {
             (Key::Leader, "leader"),
             (Key::Plan, "plan"),
             (Key::Worker(WorkerId::new("worker-7")), "workers/worker-7"),
-            (Key::Assignment(WorkerId::new("worker-7")), "assignments/worker-7"),
-            (Key::Partition(PartitionId::new("tool001.a=2Eb")), "partitions/tool001.a=2Eb"),
+            (
+                Key::Assignment(WorkerId::new("worker-7")),
+                "assignments/worker-7",
+            ),
+            (
+                Key::Partition(PartitionId::new("tool001.a=2Eb")),
+                "partitions/tool001.a=2Eb",
+            ),
             (Key::Request("drain-1".into()), "requests/drain-1"),
             (Key::Event(42), "events/00000000000000000042"),
             (Key::Event(u64::MAX), "events/18446744073709551615"),
@@ -196,7 +210,10 @@ mod tests {
                 let (_, rest) = text.split_once('/').expect("under a prefix");
                 let safe = |b: u8| b.is_ascii_alphanumeric() || b"_=.-".contains(&b);
                 assert!(!rest.is_empty() && rest.bytes().all(safe), "{text}");
-                assert!(!rest.starts_with('.') && !rest.ends_with('.') && !rest.contains(".."), "{text}");
+                assert!(
+                    !rest.starts_with('.') && !rest.ends_with('.') && !rest.contains(".."),
+                    "{text}"
+                );
                 assert_eq!(Key::parse(&text).as_ref(), Some(&key), "{text}");
                 assert_eq!(Prefix::ALL.iter().filter(|p| p.holds(&key)).count(), 1);
                 assert!(text.starts_with(key.prefix().expect("has one").as_str()));
@@ -208,10 +225,27 @@ mod tests {
     #[test]
     fn only_what_a_key_writes_is_a_key() {
         for text in [
-            "", "/", "workers", "workers/", "workers/a/b", "workers/a b", "workers/=61", "Workers/a",
-            "partitions/a..b", "partitions/.", "events/42", "events/+0000000000000000042",
-            "events/99999999999999999999", "events/000000000000000000042", "topics/a.b", "topics/",
-            "leader/", "group/x", "other/a", " leader", "topics/=-a",
+            "",
+            "/",
+            "workers",
+            "workers/",
+            "workers/a/b",
+            "workers/a b",
+            "workers/=61",
+            "Workers/a",
+            "partitions/a..b",
+            "partitions/.",
+            "events/42",
+            "events/+0000000000000000042",
+            "events/99999999999999999999",
+            "events/000000000000000000042",
+            "topics/a.b",
+            "topics/",
+            "leader/",
+            "group/x",
+            "other/a",
+            " leader",
+            "topics/=-a",
         ] {
             assert_eq!(Key::parse(text), None, "{text:?}");
         }
@@ -219,7 +253,9 @@ mod tests {
 
     #[test]
     fn events_sort_by_number() {
-        let texts: Vec<String> = [9, 10, 100, 1_000_000].map(|n| Key::Event(n).to_string()).to_vec();
+        let texts: Vec<String> = [9, 10, 100, 1_000_000]
+            .map(|n| Key::Event(n).to_string())
+            .to_vec();
         assert!(texts.is_sorted());
     }
 }

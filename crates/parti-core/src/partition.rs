@@ -49,7 +49,10 @@ impl TryFrom<Given> for Partition {
 impl From<Partition> for Given {
     fn from(partition: Partition) -> Self {
         let weight = i64::try_from(partition.weight).unwrap_or(i64::MAX);
-        Self { keys: partition.keys, weight: Some(weight) }
+        Self {
+            keys: partition.keys,
+            weight: Some(weight),
+        }
     }
 }
 
@@ -67,10 +70,16 @@ impl Partition {
         };
         let weight = match u64::try_from(given) {
             Err(_) => {
-                return Err(refuse("is negative", "give it 1 or more, or leave it out".into()));
+                return Err(refuse(
+                    "is negative",
+                    "give it 1 or more, or leave it out".into(),
+                ));
             }
             Ok(weight) if weight > MAX_WEIGHT => {
-                return Err(refuse("is too heavy", format!("scale weights to {MAX_WEIGHT} at most")));
+                return Err(refuse(
+                    "is too heavy",
+                    format!("scale weights to {MAX_WEIGHT} at most"),
+                ));
             }
             Ok(weight) => weight.max(1),
         };
@@ -99,7 +108,10 @@ pub fn list(mut partitions: Vec<Partition>) -> Result<Arc<[Partition]>, Problems
     partitions.sort_by(|a, b| a.id.cmp(&b.id));
     let mut problems = Vec::new();
     let mut unnamed = 0_usize;
-    for same in partitions.chunk_by(|a, b| a.id == b.id).filter(|same| same.len() > 1) {
+    for same in partitions
+        .chunk_by(|a, b| a.id == b.id)
+        .filter(|same| same.len() > 1)
+    {
         if problems.len() == NAMED {
             unnamed += 1;
             continue;
@@ -129,7 +141,11 @@ pub fn numbered(count: u32) -> Arc<[Partition]> {
     let mut partitions: Vec<Partition> = (0..count)
         .map(|number| {
             let key = number.to_string();
-            Partition { id: PartitionId::new(&key), keys: vec![key], weight: 1 }
+            Partition {
+                id: PartitionId::new(&key),
+                keys: vec![key],
+                weight: 1,
+            }
         })
         .collect();
     partitions.sort_by(|a, b| a.id.cmp(&b.id));
@@ -163,7 +179,9 @@ mod tests {
         assert_eq!(partition("a", 0).weight, 1);
         assert_eq!(partition("a", 150).weight, 150);
         assert_eq!(
-            Partition::new(["a", "b"], -3).expect_err("negative").to_string(),
+            Partition::new(["a", "b"], -3)
+                .expect_err("negative")
+                .to_string(),
             "weight of a.b: -3 is negative; give it 1 or more, or leave it out"
         );
         assert!(Partition::new(["a"], i64::MIN).is_err());
@@ -174,10 +192,17 @@ mod tests {
     #[test]
     fn reading_a_partition_checks_it() {
         let read = |json: &str| serde_json::from_str::<Partition>(json).map_err(|e| e.to_string());
-        assert_eq!(read(r#"{"keys":["a.b"],"weight":2}"#), Ok(partition("a.b", 2)));
+        assert_eq!(
+            read(r#"{"keys":["a.b"],"weight":2}"#),
+            Ok(partition("a.b", 2))
+        );
         assert_eq!(read(r#"{"keys":["a"]}"#), Ok(partition("a", 1)));
         assert!(read(r#"{"keys":[]}"#).is_err());
-        assert!(read(r#"{"keys":["a"],"weight":-1}"#).expect_err("negative").contains("negative"));
+        assert!(
+            read(r#"{"keys":["a"],"weight":-1}"#)
+                .expect_err("negative")
+                .contains("negative")
+        );
         let written = serde_json::to_string(&partition("a.b", 2)).expect("writes");
         assert_eq!(read(&written), Ok(partition("a.b", 2)));
     }
@@ -185,7 +210,10 @@ mod tests {
     #[test]
     fn the_subject_of_the_library_specification() {
         let partition = Partition::new(["tool001", "chamber1"], None).expect("valid");
-        assert_eq!(partition.subject("prefix"), Ok("prefix.tool001.chamber1.completed".into()));
+        assert_eq!(
+            partition.subject("prefix"),
+            Ok("prefix.tool001.chamber1.completed".into())
+        );
         assert!(partition.subject("a.*").is_err());
         assert!(partition.subject("").is_err());
     }
@@ -193,26 +221,40 @@ mod tests {
     #[test]
     fn a_list_is_sorted_and_duplicates_are_all_named() {
         let sorted = list(vec![partition("b", 1), partition("a", 1)]).expect("no duplicates");
-        assert_eq!(sorted.iter().map(|p| p.id.as_str()).collect::<Vec<_>>(), ["a", "b"]);
+        assert_eq!(
+            sorted.iter().map(|p| p.id.as_str()).collect::<Vec<_>>(),
+            ["a", "b"]
+        );
         assert_eq!(list(vec![]).expect("an empty list is valid").len(), 0);
 
-        let twice = ["c", "a", "b", "a", "c", "c"].map(|key| partition(key, 1)).to_vec();
+        let twice = ["c", "a", "b", "a", "c", "c"]
+            .map(|key| partition(key, 1))
+            .to_vec();
         assert_eq!(
             list(twice).expect_err("duplicates").to_string(),
             "partitions: a appears 2 times; list each partition once\n\
              partitions: c appears 3 times; list each partition once"
         );
-        let many = (0..50).chain(0..50).map(|n| partition(&n.to_string(), 1)).collect();
+        let many = (0..50)
+            .chain(0..50)
+            .map(|n| partition(&n.to_string(), 1))
+            .collect();
         let problems = list(many).expect_err("duplicates");
         assert_eq!(problems.len(), NAMED + 1);
-        assert!(problems.to_string().contains("40 more partitions"), "{problems}");
+        assert!(
+            problems.to_string().contains("40 more partitions"),
+            "{problems}"
+        );
     }
 
     #[test]
     fn numbered_partitions_are_a_valid_list() {
         let twelve = numbered(12);
         let ids: Vec<&str> = twelve.iter().map(|p| p.id.as_str()).collect();
-        assert_eq!(ids, ["0", "1", "10", "11", "2", "3", "4", "5", "6", "7", "8", "9"]);
+        assert_eq!(
+            ids,
+            ["0", "1", "10", "11", "2", "3", "4", "5", "6", "7", "8", "9"]
+        );
         assert_eq!(list(twelve.to_vec()).expect("valid"), twelve);
         assert_eq!(numbered(0).len(), 0);
     }

@@ -78,6 +78,36 @@ mod registry {
         StrategyIgnoresPrevious,
         /// The default strategy leaves out a partition that fits nowhere under an even share.
         StrategyDropsWhatDoesNotFit,
+        /// A partition is added to the consumer without reading its backlog.
+        AddWithoutBackfill,
+        /// The reader's goal is the highest delivered offset instead of the stream's last one.
+        PositionFromDelivered,
+        /// After a loss on a work queue, what still arrives is skipped and acked.
+        LateDeliverySkippedAndAcked,
+        /// Nothing wanted becomes an update with an empty filter: the whole stream.
+        EmptyFilterList,
+        /// Handling starts one past where it should.
+        CursorOffByOne,
+        /// Deliveries are acked when they arrive.
+        AckBeforeHandled,
+        /// A hole in the consumer sequence is not noticed.
+        IgnoreSequenceGap,
+        /// The checkpoint is the last done offset, even if something before it is not done.
+        CheckpointLastAcked,
+        /// An empty answer counts as proof that there is nothing to read.
+        ReaderTrustsEmptyAnswer,
+        /// An over-full lane drops what comes last, and goes on as if it had not come.
+        OverflowDropsNewest,
+        /// Handlers are called without a look at the lease.
+        DispatchWithoutLease,
+        /// A seized partition is handled as if its owner had not died of it.
+        SuspicionIgnored,
+        /// A closed partition is handled on, and called drained at once.
+        KeepServingAfterClose,
+        /// A partition that comes back is handled while an old handler call is still running.
+        ReopenWhileInFlight,
+        /// A work queue's subject is added first, and the consumer rewound afterwards.
+        WorkQueueAddBeforeReset,
         /// The leader gives a partition to its new owner before the old one has let go.
         GrantBeforeRelease,
         /// The leader takes a leftover of a rolled-back prepare for readiness.

@@ -37,7 +37,12 @@ impl Problem {
 
 impl fmt::Display for Problem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { field, value, what, remedy } = self;
+        let Self {
+            field,
+            value,
+            what,
+            remedy,
+        } = self;
         write!(f, "{field}: {value} {what}; {remedy}")
     }
 }
@@ -51,7 +56,11 @@ pub struct Problems(Vec<Problem>);
 impl Problems {
     /// `Ok` when there is no problem.
     pub fn none_of(problems: Vec<Problem>) -> Result<(), Self> {
-        if problems.is_empty() { Ok(()) } else { Err(Self(problems)) }
+        if problems.is_empty() {
+            Ok(())
+        } else {
+            Err(Self(problems))
+        }
     }
 
     /// The problems.

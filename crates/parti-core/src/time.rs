@@ -19,6 +19,12 @@ impl Time {
     pub fn since(self, earlier: Time) -> Duration {
         Duration::from_micros(self.0.saturating_sub(earlier.0))
     }
+
+    /// This deadline if it lies after `now`; otherwise never.
+    #[must_use]
+    pub fn after(self, now: Time) -> Time {
+        if self > now { self } else { Time::NEVER }
+    }
 }
 
 impl Add<Duration> for Time {

@@ -42,7 +42,11 @@ enum Shape {
 #[derive(Clone, PartialEq, Eq)]
 enum Token {
     Literal(String),
-    Key { before: String, index: usize, after: String },
+    Key {
+        before: String,
+        index: usize,
+        after: String,
+    },
 }
 
 /// What a token of the text holds.
@@ -55,9 +59,7 @@ enum Parsed {
 impl Template {
     /// Checks a template.
     pub fn parse(text: &str) -> Result<Self, Problem> {
-        let refuse = |what: String, remedy: &str| {
-            Err(Problem::new("subject", text, what, remedy))
-        };
+        let refuse = |what: String, remedy: &str| Err(Problem::new("subject", text, what, remedy));
         if text.is_empty() || text.len() > MAX_TEMPLATE {
             return refuse(
                 format!("is not between 1 and {MAX_TEMPLATE} bytes long"),
@@ -65,7 +67,10 @@ impl Template {
             );
         }
         if text.starts_with('$') {
-            return refuse("starts with $".into(), "such subjects belong to the server; use another prefix");
+            return refuse(
+                "starts with $".into(),
+                "such subjects belong to the server; use another prefix",
+            );
         }
         let mut tokens = Vec::new();
         let mut whole_id = None;
@@ -80,11 +85,17 @@ impl Template {
         let used: Vec<usize> = tokens.iter().filter_map(Token::index).collect();
         let shape = match whole_id {
             Some(_) if !used.is_empty() => {
-                return refuse("mixes {id} with single keys".into(), "use {id} alone, or {0}, {1}, …");
+                return refuse(
+                    "mixes {id} with single keys".into(),
+                    "use {id} alone, or {0}, {1}, …",
+                );
             }
             Some(_) => {
                 let (before, after) = text.split_once("{id}").unwrap_or((text, ""));
-                Shape::WholeId { before: before.into(), after: after.into() }
+                Shape::WholeId {
+                    before: before.into(),
+                    after: after.into(),
+                }
             }
             None => {
                 let count = used.iter().max().map_or(0, |highest| highest + 1);
@@ -105,7 +116,10 @@ impl Template {
                 Shape::Keys { tokens, count }
             }
         };
-        Ok(Self { text: text.to_owned(), shape })
+        Ok(Self {
+            text: text.to_owned(),
+            shape,
+        })
     }
 
     /// The template as given.
@@ -130,7 +144,10 @@ impl Template {
                         "give all partitions the keys that the template names, or use {id}",
                     ));
                 }
-                let parts: Vec<String> = tokens.iter().map(|token| token.render(&partition.keys)).collect();
+                let parts: Vec<String> = tokens
+                    .iter()
+                    .map(|token| token.render(&partition.keys))
+                    .collect();
                 parts.join(".")
             }
         };
@@ -148,9 +165,11 @@ impl Template {
     /// The keys of the partition whose subject this is; `None` if it is no partition's.
     pub fn partition_of(&self, subject: &str) -> Option<Vec<String>> {
         match &self.shape {
-            Shape::WholeId { before, after } => {
-                keys_of(subject.strip_prefix(before.as_str())?.strip_suffix(after.as_str())?)
-            }
+            Shape::WholeId { before, after } => keys_of(
+                subject
+                    .strip_prefix(before.as_str())?
+                    .strip_suffix(after.as_str())?,
+            ),
             Shape::Keys { tokens, count } => {
                 let mut keys: Vec<Option<String>> = vec![None; *count];
                 let mut parts = subject.split('.');
@@ -159,8 +178,14 @@ impl Template {
                     match token {
                         Token::Literal(text) if text == part => {}
                         Token::Literal(_) => return None,
-                        Token::Key { before, index, after } => {
-                            let inner = part.strip_prefix(before.as_str())?.strip_suffix(after.as_str())?;
+                        Token::Key {
+                            before,
+                            index,
+                            after,
+                        } => {
+                            let inner = part
+                                .strip_prefix(before.as_str())?
+                                .strip_suffix(after.as_str())?;
                             let key = unescape(inner).filter(|key| !key.is_empty())?;
                             match keys.get_mut(*index)? {
                                 slot @ None => *slot = Some(key),
@@ -190,7 +215,11 @@ impl Token {
     fn render(&self, keys: &[String]) -> String {
         match self {
             Token::Literal(text) => text.clone(),
-            Token::Key { before, index, after } => {
+            Token::Key {
+                before,
+                index,
+                after,
+            } => {
                 let key = keys.get(*index).map_or("", String::as_str);
                 format!("{before}{}{after}", escape(key))
             }
@@ -206,7 +235,10 @@ fn parse_token(text: &str, token: &str) -> Result<Parsed, Problem> {
             "remove leading, trailing and doubled dots",
         );
     }
-    if let Some(bad) = token.chars().find(|&c| !c.is_ascii_graphic() || c == '*' || c == '>') {
+    if let Some(bad) = token
+        .chars()
+        .find(|&c| !c.is_ascii_graphic() || c == '*' || c == '>')
+    {
         return refuse(
             format!("contains '{}'", crate::problem::shown(&bad.to_string())),
             "use printable ASCII without spaces and wildcards",
@@ -214,13 +246,19 @@ fn parse_token(text: &str, token: &str) -> Result<Parsed, Problem> {
     }
     let Some((before, rest)) = token.split_once('{') else {
         return if token.contains('}') {
-            refuse("has a } without its {".into(), "write placeholders as {0}, {1}, … or {id}")
+            refuse(
+                "has a } without its {".into(),
+                "write placeholders as {0}, {1}, … or {id}",
+            )
         } else {
             Ok(Parsed::Literal)
         };
     };
     let Some((name, after)) = rest.split_once('}') else {
-        return refuse("has a { without its }".into(), "write placeholders as {0}, {1}, … or {id}");
+        return refuse(
+            "has a { without its }".into(),
+            "write placeholders as {0}, {1}, … or {id}",
+        );
     };
     if before.contains('}') || after.contains(['{', '}']) {
         return refuse(
@@ -232,7 +270,10 @@ fn parse_token(text: &str, token: &str) -> Result<Parsed, Problem> {
         return if before.is_empty() && after.is_empty() {
             Ok(Parsed::WholeId)
         } else {
-            refuse(format!("has text around {{id}} in {token}"), "give {id} a token of its own")
+            refuse(
+                format!("has text around {{id}} in {token}"),
+                "give {id} a token of its own",
+            )
         };
     }
     match name.parse::<usize>() {
@@ -273,12 +314,22 @@ mod tests {
     #[test]
     fn the_example_of_the_design() {
         let template = Template::parse("dc.{0}.{1}.completion").expect("valid");
-        let subject = template.subject(&partition(&["tool001", "chamber1"])).expect("two keys");
+        let subject = template
+            .subject(&partition(&["tool001", "chamber1"]))
+            .expect("two keys");
         assert_eq!(subject, "dc.tool001.chamber1.completion");
-        assert_eq!(template.partition_of(&subject), Some(vec!["tool001".into(), "chamber1".into()]));
+        assert_eq!(
+            template.partition_of(&subject),
+            Some(vec!["tool001".into(), "chamber1".into()])
+        );
         for other in [
-            "dc.tool001.chamber1", "dc.tool001.chamber1.completion.x", "xx.tool001.chamber1.completion",
-            "dc..chamber1.completion", "dc.=61.chamber1.completion", "dc.a b.c.completion", "",
+            "dc.tool001.chamber1",
+            "dc.tool001.chamber1.completion.x",
+            "xx.tool001.chamber1.completion",
+            "dc..chamber1.completion",
+            "dc.=61.chamber1.completion",
+            "dc.a b.c.completion",
+            "",
         ] {
             assert_eq!(template.partition_of(other), None, "{other}");
         }
@@ -322,7 +373,15 @@ mod tests {
 
     #[test]
     fn subjects_come_back_and_never_collide() {
-        for text in ["{0}.{1}", "a.x{0}y.{1}", "{1}.{0}.{0}", "p.{id}.q", "{id}", "{0}-.-{1}", "a=.{1}={0}"] {
+        for text in [
+            "{0}.{1}",
+            "a.x{0}y.{1}",
+            "{1}.{0}.{0}",
+            "p.{id}.q",
+            "{id}",
+            "{0}-.-{1}",
+            "a=.{1}={0}",
+        ] {
             // `{1}={0}` must be refused, everything else must be injective.
             let Ok(template) = Template::parse(text) else {
                 assert_eq!(text, "a=.{1}={0}");
@@ -333,7 +392,11 @@ mod tests {
                 for b in HOSTILE.iter().filter(|key| !key.is_empty()) {
                     let partition = partition(&[a, b]);
                     let subject = template.subject(&partition).expect("two keys");
-                    assert_eq!(template.partition_of(&subject).as_ref(), Some(&partition.keys), "{subject}");
+                    assert_eq!(
+                        template.partition_of(&subject).as_ref(),
+                        Some(&partition.keys),
+                        "{subject}"
+                    );
                     assert!(!subject.contains(['*', '>', ' ', '/']) && !subject.contains(".."));
                     assert_eq!(seen.insert(subject, partition.id), None);
                 }
@@ -345,7 +408,12 @@ mod tests {
     fn a_template_fixes_the_number_of_keys_and_id_takes_any() {
         let two = Template::parse("dc.{0}.{1}").expect("valid");
         let problem = two.subject(&partition(&["a"])).expect_err("one key");
-        assert!(problem.to_string().contains("has 1 keys where the subject dc.{0}.{1} names 2"), "{problem}");
+        assert!(
+            problem
+                .to_string()
+                .contains("has 1 keys where the subject dc.{0}.{1} names 2"),
+            "{problem}"
+        );
         assert!(two.subject(&partition(&["a", "b", "c"])).is_err());
 
         let any = Template::parse("dc.{id}.done").expect("valid");

@@ -1,5 +1,585 @@
-//! The message side of a worker: lanes that keep order, and the feeds that fill them.
+//! The message side of a worker: lanes that keep order, and the feed that fills them.
+//!
+//! ```text
+//!            attach        open                close             (Drained)   detach
+//!  (nothing) ─────▶ Prepared ─────▶ Open ─────────────▶ Closing ─────────────────▶ (nothing)
+//!                                    │ └─ log went back ─▶ Halted
+//!                                    └──── abandon: at once, what is in flight is only remembered
+//!
+//!  source ──▶ feed ──▶ lane ──lease alive, slot free, in turn──▶ Handle ──▶ handled ──▶ progress
+//! ```
+//!
+//! Inputs only take note; [`Lanes::take_actions`] then does everything that became possible, so
+//! that a burst of inputs becomes one consumer update and one ack.
 
+pub(crate) mod map;
 pub mod note;
+pub(crate) mod outbox;
+pub(crate) mod serving;
+pub(crate) mod suspicion;
+#[cfg(test)]
+mod tests;
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::time::Duration;
 
 pub use note::{LaneAction, LaneNote, Opening, Progress};
+
+use crate::config::{Config, StartPosition};
+use crate::feed::backoff::Backoff;
+use crate::feed::consumer::UpdateCounters;
+use crate::feed::limits::Limits;
+use crate::feed::log::LogFeed;
+use crate::feed::workqueue::WorkQueue;
+use crate::feed::{Context, Feed};
+use crate::ids::{Epoch, Offset, PartitionId};
+use crate::io::{
+    Ask, HandlerResult, Job, Retention, SourceError, SourceEvent, SourceKind, SourceRequest,
+};
+use crate::lane::map::{Lane, LaneMap, Phase};
+use crate::lane::outbox::Outbox;
+use crate::lane::serving::{Outcome, Rules, Serving, Step};
+use crate::rng::Rng;
+use crate::time::Time;
+
+/// A start position that is being resolved.
+#[derive(Debug)]
+struct Resolve {
+    start: StartPosition,
+    ask: Option<Ask>,
+    not_before: Time,
+    backoff: Backoff,
+}
+
+/// All lanes of a worker, with their feed.
+#[derive(Debug)]
+pub struct Lanes {
+    map: LaneMap,
+    feed: Box<dyn Feed>,
+    out: Outbox,
+    /// Lanes that may start something, in turn.
+    runnable: VecDeque<PartitionId>,
+    timers: BTreeSet<(Time, PartitionId)>,
+    /// Handler calls in flight, those of abandoned lanes included.
+    running: usize,
+    /// Handler calls of lanes that are no more: their results do not count, but until they ended,
+    /// the partition starts no other.
+    stale: BTreeMap<PartitionId, BTreeSet<(Epoch, Offset)>>,
+    paused: BTreeSet<PartitionId>,
+    closing: BTreeSet<PartitionId>,
+    letters: BTreeMap<Ask, PartitionId>,
+    resolves: BTreeMap<PartitionId, Resolve>,
+    lease_until: Time,
+    now: Time,
+    /// Whether everything that became possible was done.
+    settled: bool,
+    retry: (Duration, Duration),
+    rng: Rng,
+}
+
+impl Lanes {
+    /// No lanes yet, fed by this kind of source. Nothing is dispatched before [`Lanes::lease`].
+    pub fn new(config: &Config, kind: SourceKind, mut rng: Rng) -> Self {
+        let feed: Box<dyn Feed> = match kind {
+            SourceKind::Log => Box::new(LogFeed::new(config, rng.fork())),
+            SourceKind::Stream(Retention::Limits) => Box::new(Limits::new(config, rng.fork())),
+            SourceKind::Stream(Retention::WorkQueue) => {
+                Box::new(WorkQueue::new(config, rng.fork()))
+            }
+        };
+        Self {
+            map: LaneMap {
+                lanes: BTreeMap::new(),
+                rules: Rules::new(config),
+            },
+            feed,
+            out: Outbox::default(),
+            runnable: VecDeque::new(),
+            timers: BTreeSet::new(),
+            running: 0,
+            stale: BTreeMap::new(),
+            paused: BTreeSet::new(),
+            closing: BTreeSet::new(),
+            letters: BTreeMap::new(),
+            resolves: BTreeMap::new(),
+            lease_until: Time::ZERO,
+            now: Time::ZERO,
+            settled: true,
+            retry: (
+                config.retry.initial_delay.min(Duration::from_secs(1)),
+                config.retry.max_delay,
+            ),
+            rng,
+        }
+    }
+
+    fn at(&mut self, now: Time) {
+        self.now = self.now.max(now);
+        self.settled = false;
+    }
+
+    fn with_feed<R>(&mut self, act: impl FnOnce(&mut dyn Feed, &mut Context<'_>) -> R) -> R {
+        let lease = self.lease_is_alive();
+        let mut cx = Context {
+            now: self.now,
+            lanes: &mut self.map,
+            out: &mut self.out,
+            lease,
+        };
+        act(self.feed.as_mut(), &mut cx)
+    }
+
+    fn lease_is_alive(&self) -> bool {
+        self.now < self.lease_until
+    }
+
+    /// Prepares a partition: feed and buffer it, handle nothing. Again and again is fine.
+    pub fn attach(&mut self, now: Time, partition: &PartitionId) {
+        self.at(now);
+        if !self.map.lanes.contains_key(partition) {
+            let lane = Lane {
+                phase: Phase::Prepared,
+                queued: false,
+            };
+            self.map.lanes.insert(partition.clone(), lane);
+            self.with_feed(|feed, cx| feed.attach(cx, partition));
+        }
+    }
+
+    /// Drops a partition from the source and forgets its buffer. A handler call in flight is
+    /// remembered until it returns; its result does not count.
+    pub fn detach(&mut self, now: Time, partition: &PartitionId) {
+        self.at(now);
+        self.closing.remove(partition);
+        self.resolves.remove(partition);
+        if self.map.lanes.contains_key(partition) {
+            self.with_feed(|feed, cx| feed.detach(cx, partition));
+            self.retire(partition);
+            self.map.lanes.remove(partition);
+        }
+    }
+
+    /// Fenced, or the session is lost: stops at once and drops everything.
+    pub fn abandon(&mut self, now: Time, partition: &PartitionId) {
+        self.detach(now, partition);
+    }
+
+    /// Remembers the handler calls of a lane that is no more.
+    fn retire(&mut self, partition: &PartitionId) {
+        let Some(serving) = self.map.lanes.get(partition).and_then(Lane::serving) else {
+            return;
+        };
+        let calls: Vec<_> = serving
+            .running()
+            .map(|offset| (serving.epoch, offset))
+            .collect();
+        if planted!(ReopenWhileInFlight) {
+            self.running -= calls.len();
+        } else if !calls.is_empty() {
+            self.stale
+                .entry(partition.clone())
+                .or_default()
+                .extend(calls);
+        }
+    }
+
+    /// Whether a prepared partition could be served at once.
+    pub fn ready(&self, partition: &PartitionId) -> bool {
+        self.feed.ready(partition)
+    }
+
+    /// Turns a start position into an offset; tries until [`LaneNote::Resolved`] or a detach.
+    pub fn resolve(&mut self, now: Time, partition: &PartitionId, start: StartPosition) {
+        self.at(now);
+        let backoff = Backoff::new(self.retry.0, self.retry.1);
+        let resolve = Resolve {
+            start,
+            ask: None,
+            not_before: now,
+            backoff,
+        };
+        self.resolves.insert(partition.clone(), resolve);
+    }
+
+    /// Starts serving a partition that was taken, exactly at `opening.next`. Attaches it if need be.
+    pub fn open(&mut self, now: Time, partition: &PartitionId, opening: Opening) {
+        self.attach(now, partition);
+        self.closing.remove(partition);
+        let served = self
+            .map
+            .lanes
+            .get(partition)
+            .and_then(Lane::serving)
+            .is_some();
+        if served {
+            self.with_feed(|feed, cx| feed.close(cx, partition));
+            self.retire(partition);
+        }
+        let serving = Serving::new(&opening, &self.map.rules);
+        if let Some(lane) = self.map.lanes.get_mut(partition) {
+            lane.phase = Phase::Open(serving);
+        }
+        self.with_feed(|feed, cx| feed.open(cx, partition, &opening));
+        self.out.wake(partition);
+    }
+
+    /// Takes no new message of this partition; [`LaneNote::Drained`] when what is in flight ended.
+    /// Messages that wait for another try stay undone.
+    pub fn close(&mut self, now: Time, partition: &PartitionId) {
+        self.at(now);
+        let Some(lane) = self.map.lanes.get_mut(partition) else {
+            self.closing.insert(partition.clone());
+            return;
+        };
+        if !planted!(KeepServingAfterClose) {
+            lane.phase = match std::mem::replace(&mut lane.phase, Phase::Prepared) {
+                Phase::Open(serving) | Phase::Halted(serving) => Phase::Closing(serving),
+                other => other,
+            };
+            if matches!(lane.phase, Phase::Closing(_)) && self.closing.insert(partition.clone()) {
+                self.with_feed(|feed, cx| feed.close(cx, partition));
+            }
+        }
+        self.closing.insert(partition.clone());
+    }
+
+    /// An operator's pause of one partition: it stays owned, nothing new is handled.
+    pub fn pause(&mut self, now: Time, partition: &PartitionId) {
+        self.at(now);
+        self.paused.insert(partition.clone());
+    }
+
+    /// Ends a pause.
+    pub fn resume(&mut self, now: Time, partition: &PartitionId) {
+        self.at(now);
+        self.paused.remove(partition);
+        self.out.wake(partition);
+    }
+
+    /// Handlers are called, and the durable is touched, only before this time.
+    pub fn lease(&mut self, now: Time, until: Time) {
+        self.at(now);
+        self.lease_until = until;
+    }
+
+    /// News of the source.
+    pub fn source(&mut self, now: Time, event: SourceEvent) {
+        self.at(now);
+        match event {
+            SourceEvent::Resolved { ask, result } => self.resolved(ask, result),
+            SourceEvent::DeadLettered { ask, result } => self.dead_lettered(ask, result.is_ok()),
+            event => self.with_feed(|feed, cx| feed.source(cx, event)),
+        }
+    }
+
+    /// A handler call ended.
+    pub fn handled(
+        &mut self,
+        now: Time,
+        partition: &PartitionId,
+        epoch: Epoch,
+        offset: Offset,
+        result: HandlerResult,
+    ) {
+        self.at(now);
+        if self.ended_stale(partition, epoch, offset) {
+            return;
+        }
+        let LaneMap { lanes, rules } = &mut self.map;
+        let serving = lanes.get_mut(partition).and_then(Lane::serving_mut);
+        let Some(serving) = serving.filter(|s| s.epoch == epoch) else {
+            return;
+        };
+        let outcome = serving.handled(self.now, offset, result, rules);
+        if outcome != Outcome::Unknown {
+            self.running -= 1;
+        }
+        self.conclude(partition, outcome);
+    }
+
+    /// Whether this was a call of a lane that is no more.
+    fn ended_stale(&mut self, partition: &PartitionId, epoch: Epoch, offset: Offset) -> bool {
+        let Some(calls) = self.stale.get_mut(partition) else {
+            return false;
+        };
+        let known = calls.remove(&(epoch, offset));
+        if known {
+            self.running -= 1;
+            if calls.is_empty() {
+                self.stale.remove(partition);
+                self.out.wake(partition);
+            }
+        }
+        known
+    }
+
+    fn conclude(&mut self, partition: &PartitionId, outcome: Outcome) {
+        match outcome {
+            Outcome::Unknown => return,
+            Outcome::Later(at) => self.out.wake_at(at, partition),
+            Outcome::Done {
+                delivery, commit, ..
+            } => {
+                self.out.ack(delivery);
+                self.feed.handled();
+                if commit && self.map.open(partition).is_some() {
+                    self.out.note(LaneNote::Commit {
+                        partition: partition.clone(),
+                    });
+                }
+            }
+        }
+        self.feed.touch(partition);
+        self.out.wake(partition);
+    }
+
+    /// Suspicion: `begun` is in the partition record, the announced message may run.
+    pub fn begun_written(
+        &mut self,
+        now: Time,
+        partition: &PartitionId,
+        epoch: Epoch,
+        offset: Offset,
+    ) {
+        self.at(now);
+        let serving = self.map.open_mut(partition).filter(|s| s.epoch == epoch);
+        if serving.is_some_and(|s| s.begun_written(offset)) {
+            self.out.wake(partition);
+        }
+    }
+
+    /// How far an opened partition is. `None`: it is not opened.
+    pub fn progress(&self, partition: &PartitionId) -> Option<Progress> {
+        self.map
+            .lanes
+            .get(partition)?
+            .serving()
+            .map(Serving::progress)
+    }
+
+    /// A deadline came.
+    pub fn tick(&mut self, now: Time) {
+        self.at(now);
+    }
+
+    /// When to come back with [`Lanes::tick`], at the latest. Fetch the actions first.
+    pub fn next_deadline(&self) -> Time {
+        if !self.settled {
+            return self.now;
+        }
+        let timer = self.timers.first().map_or(Time::NEVER, |(at, _)| *at);
+        let resolves = self
+            .resolves
+            .values()
+            .filter(|r| r.ask.is_none())
+            .map(|r| r.not_before);
+        let resolve = resolves.min().unwrap_or(Time::NEVER);
+        timer.min(resolve).min(self.feed.next_deadline(self.now))
+    }
+
+    /// What is wrong with the source's side of this worker, if anything is.
+    pub fn degraded(&self) -> Option<String> {
+        self.feed.degraded()
+    }
+
+    /// What the planning of consumer updates did so far, for metrics.
+    pub fn update_counters(&self) -> UpdateCounters {
+        self.feed.update_counters()
+    }
+
+    /// Does everything that became possible, and yields what it takes.
+    pub fn take_actions(&mut self) -> Vec<LaneAction> {
+        self.fire_timers();
+        self.send_resolves();
+        self.with_feed(|feed, cx| feed.pump(cx));
+        let idle = self.dispatch();
+        self.with_feed(|feed, cx| feed.pull(cx, idle));
+        self.report_drained();
+        self.timers.extend(self.out.timers.drain(..));
+        if std::mem::take(&mut self.out.ready_changed) {
+            self.out.note(LaneNote::ReadyChanged);
+        }
+        self.settled = true;
+        self.out.take()
+    }
+
+    fn fire_timers(&mut self) {
+        self.timers.extend(self.out.timers.drain(..));
+        while let Some((at, partition)) = self.timers.pop_first() {
+            if at > self.now {
+                self.timers.insert((at, partition));
+                break;
+            }
+            self.feed.touch(&partition);
+            self.out.wake(&partition);
+        }
+    }
+
+    /// Starts what may start, lane by lane in turn. True: handlers are free, lanes have nothing.
+    fn dispatch(&mut self) -> bool {
+        for partition in std::mem::take(&mut self.out.woken) {
+            if let Some(lane) = self.map.lanes.get_mut(&partition)
+                && !std::mem::replace(&mut lane.queued, true)
+            {
+                self.runnable.push_back(partition);
+            }
+        }
+        while self.running < self.map.rules.concurrency {
+            if !self.lease_is_alive() && !planted!(DispatchWithoutLease) {
+                return false;
+            }
+            let Some(partition) = self.runnable.pop_front() else {
+                return true;
+            };
+            let Some(lane) = self.map.lanes.get_mut(&partition) else {
+                continue;
+            };
+            lane.queued = false;
+            if self.start_one(&partition) {
+                if let Some(lane) = self.map.lanes.get_mut(&partition) {
+                    lane.queued = true;
+                }
+                self.runnable.push_back(partition);
+            }
+        }
+        false
+    }
+
+    /// Starts one thing in this lane. False: there is nothing to start.
+    fn start_one(&mut self, partition: &PartitionId) -> bool {
+        if self.paused.contains(partition) || self.stale.contains_key(partition) {
+            return false;
+        }
+        let LaneMap { lanes, rules } = &mut self.map;
+        let Some(Lane {
+            phase: Phase::Open(serving),
+            ..
+        }) = lanes.get_mut(partition)
+        else {
+            return false;
+        };
+        let epoch = serving.epoch;
+        let Some(step) = serving.step(self.now, rules, || self.out.ask()) else {
+            if serving.suspicious() && serving.is_empty() {
+                let caught_up = self.feed.is_caught_up(&self.map, partition);
+                if let Some(serving) = self.map.open_mut(partition).filter(|_| caught_up) {
+                    serving.lag_is_gone();
+                }
+            }
+            return false;
+        };
+        let partition = partition.clone();
+        match step {
+            Step::Run(message, attempt) => {
+                self.running += 1;
+                self.out.handle(Job {
+                    partition,
+                    epoch,
+                    message,
+                    attempt,
+                });
+            }
+            Step::Announce(begun) => {
+                self.out.note(LaneNote::Begin {
+                    partition,
+                    epoch,
+                    begun,
+                });
+            }
+            Step::Bury {
+                ask,
+                message,
+                attempts,
+                error,
+            } => {
+                self.letters.insert(ask, partition.clone());
+                let job = Job {
+                    partition,
+                    epoch,
+                    message,
+                    attempt: attempts,
+                };
+                self.out
+                    .source(SourceRequest::DeadLetter { ask, job, error });
+            }
+        }
+        true
+    }
+
+    fn report_drained(&mut self) {
+        let drained: Vec<_> = self
+            .closing
+            .iter()
+            .filter(|partition| {
+                let lane = self.map.lanes.get(*partition).and_then(Lane::serving);
+                let quiet =
+                    lane.is_none_or(|s| s.in_flight() == 0) && !self.stale.contains_key(*partition);
+                (quiet && self.feed.is_gone(partition)) || planted!(KeepServingAfterClose)
+            })
+            .cloned()
+            .collect();
+        for partition in drained {
+            self.closing.remove(&partition);
+            self.out.note(LaneNote::Drained { partition });
+        }
+    }
+
+    fn dead_lettered(&mut self, ask: Ask, published: bool) {
+        let Some(partition) = self.letters.remove(&ask) else {
+            return;
+        };
+        let spread = self.rng.below(self.retry.0.as_micros() as u64);
+        let retry_at = self.now + self.retry.0 + Duration::from_micros(spread);
+        let Some(serving) = self
+            .map
+            .lanes
+            .get_mut(&partition)
+            .and_then(Lane::serving_mut)
+        else {
+            return;
+        };
+        let (offset, outcome) = serving.buried(ask, published, retry_at);
+        if let Outcome::Done { attempts, .. } = outcome {
+            let partition = partition.clone();
+            self.out.note(LaneNote::DeadLettered {
+                partition,
+                offset,
+                attempts,
+            });
+        }
+        self.conclude(&partition, outcome);
+    }
+
+    fn send_resolves(&mut self) {
+        for (partition, resolve) in &mut self.resolves {
+            if resolve.ask.is_none() && resolve.not_before <= self.now {
+                let ask = self.out.ask();
+                resolve.ask = Some(ask);
+                let (partition, start) = (partition.clone(), resolve.start);
+                self.out.source(SourceRequest::Resolve {
+                    ask,
+                    partition,
+                    start,
+                });
+            }
+        }
+    }
+
+    fn resolved(&mut self, ask: Ask, result: Result<Offset, SourceError>) {
+        let asked = self.resolves.iter_mut().find(|(_, r)| r.ask == Some(ask));
+        let Some((partition, resolve)) = asked else {
+            return;
+        };
+        let partition = partition.clone();
+        match result {
+            Ok(next) => {
+                self.resolves.remove(&partition);
+                self.out.note(LaneNote::Resolved { partition, next });
+            }
+            Err(_) => {
+                resolve.ask = None;
+                resolve.not_before = self.now + resolve.backoff.next(&mut self.rng);
+            }
+        }
+    }
+}

@@ -239,7 +239,10 @@ impl Election {
                 Some((holder, life)) if holder == me && *life == incarnation => {
                     // A candidacy of ours landed late, and nobody minded.
                     let term = record.term;
-                    self.role = Role::Leading { term, next_beat: out.now() };
+                    self.role = Role::Leading {
+                        term,
+                        next_beat: out.now(),
+                    };
                     return Outcome::Won(term);
                 }
                 // An older life of mine cannot lead any more.
@@ -264,10 +267,21 @@ impl Election {
             _ => (Expect::Absent, 1),
         };
         let nonce: Nonce = out.nonce();
-        let record = LeaderRecord { holder, term, beat, nonce };
+        let record = LeaderRecord {
+            holder,
+            term,
+            beat,
+            nonce,
+        };
         self.in_flight = Some(record.clone());
         let value = Record::Leader(Arc::new(record));
-        out.write(Purpose::Election, Key::Leader, expect, value, self.heartbeat);
+        out.write(
+            Purpose::Election,
+            Key::Leader,
+            expect,
+            value,
+            self.heartbeat,
+        );
     }
 
     /// The answer to a candidacy, renewal or resignation.
@@ -305,7 +319,11 @@ impl Election {
                     Role::Resigning { .. } | Role::Resigned => Role::Resigned,
                     _ => Role::Follower,
                 };
-                if lost { Outcome::Lost } else { Outcome::Nothing }
+                if lost {
+                    Outcome::Lost
+                } else {
+                    Outcome::Nothing
+                }
             }
             Some(WriteOutcome::Conflict(None)) => {
                 self.known = Known::Absent;

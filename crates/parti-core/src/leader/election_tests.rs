@@ -45,11 +45,13 @@ impl Bench {
 
     fn watched(&mut self, record: Option<Stored>) {
         let event = WatchEvent::Snapshot(record.into_iter().collect());
-        self.election.watched(&event, &mut self.silence, &mut self.out);
+        self.election
+            .watched(&event, &mut self.silence, &mut self.out);
     }
 
     fn step(&mut self) -> Outcome {
-        self.election.step(&me(), LIFE, true, &self.silence, &mut self.out)
+        self.election
+            .step(&me(), LIFE, true, &self.silence, &mut self.out)
     }
 
     fn write(&mut self) -> Option<(RequestId, Expect, LeaderRecord)> {
@@ -58,16 +60,25 @@ impl Bench {
         let Some(Action::Store(request)) = actions.pop() else {
             return None;
         };
-        let StoreOp::Write(mut writes) = request.op else { panic!("a write") };
+        let StoreOp::Write(mut writes) = request.op else {
+            panic!("a write")
+        };
         let write = writes.pop()?;
-        let Some(Record::Leader(record)) = write.value else { panic!("a leader record") };
+        let Some(Record::Leader(record)) = write.value else {
+            panic!("a leader record")
+        };
         Some((request.id, write.expect, (*record).clone()))
     }
 
     fn answer(&mut self, id: RequestId, outcome: WriteOutcome) -> Outcome {
         let reply = StoreReply::Write(vec![outcome]);
         let answered = self.out.answered(id, reply).expect("somebody waits");
-        self.election.answered(answered.sent, answered.reply, &mut self.silence, &mut self.out)
+        self.election.answered(
+            answered.sent,
+            answered.reply,
+            &mut self.silence,
+            &mut self.out,
+        )
     }
 }
 
@@ -77,7 +88,12 @@ fn me() -> WorkerId {
 
 fn held_by(worker: &str, life: u64, term: u64, revision: u64) -> Stored {
     let holder = Some((WorkerId::new(worker), Incarnation(life)));
-    let record = LeaderRecord { holder, term: Term(term), beat: 1, nonce: Nonce(9) };
+    let record = LeaderRecord {
+        holder,
+        term: Term(term),
+        beat: 1,
+        nonce: Nonce(9),
+    };
     Stored {
         key: Key::Leader,
         revision: Revision(revision),
@@ -89,12 +105,18 @@ fn held_by(worker: &str, life: u64, term: u64, revision: u64) -> Stored {
 fn the_first_leader_creates_the_record_with_term_one() {
     let mut bench = Bench::new(Agent::Store);
     assert_eq!(bench.step(), Outcome::Nothing);
-    assert!(bench.write().is_none(), "nobody stands before the record was looked at");
+    assert!(
+        bench.write().is_none(),
+        "nobody stands before the record was looked at"
+    );
     bench.watched(None);
     bench.step();
     let (id, expect, record) = bench.write().expect("a candidacy");
     assert_eq!((expect, record.term), (Expect::Absent, Term(1)));
-    assert_eq!(bench.answer(id, WriteOutcome::Done(Revision(3))), Outcome::Won(Term(1)));
+    assert_eq!(
+        bench.answer(id, WriteOutcome::Done(Revision(3))),
+        Outcome::Won(Term(1))
+    );
 }
 
 #[test]
@@ -112,7 +134,10 @@ fn a_silent_leader_is_replaced_under_the_next_term_and_a_living_one_is_not() {
     assert_eq!((expect, record.term), (Expect::At(Revision(10)), Term(5)));
     // It lives after all: its renewal came first.
     let alive = held_by("worker-1", 5, 4, 11);
-    assert_eq!(bench.answer(id, WriteOutcome::Conflict(Some(alive))), Outcome::Nothing);
+    assert_eq!(
+        bench.answer(id, WriteOutcome::Conflict(Some(alive))),
+        Outcome::Nothing
+    );
     bench.step();
     assert!(bench.write().is_none());
 }
@@ -139,7 +164,10 @@ fn a_candidacy_of_open_fate_that_landed_is_a_victory() {
         revision: Revision(3),
         record: Record::Leader(Arc::new(first)),
     };
-    assert_eq!(bench.answer(id, WriteOutcome::Conflict(Some(landed))), Outcome::Won(Term(1)));
+    assert_eq!(
+        bench.answer(id, WriteOutcome::Conflict(Some(landed))),
+        Outcome::Won(Term(1))
+    );
 }
 
 #[test]
@@ -154,7 +182,10 @@ fn a_leader_that_meets_another_one_steps_down() {
     let (id, expect, _) = bench.write().expect("a renewal");
     assert_eq!(expect, Expect::At(Revision(3)));
     let other = held_by("worker-1", 5, 2, 4);
-    assert_eq!(bench.answer(id, WriteOutcome::Conflict(Some(other))), Outcome::Lost);
+    assert_eq!(
+        bench.answer(id, WriteOutcome::Conflict(Some(other))),
+        Outcome::Lost
+    );
     assert_eq!(bench.election.leading(), None);
 }
 

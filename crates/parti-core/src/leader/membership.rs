@@ -12,7 +12,6 @@ use super::crew::Standing;
 use super::planner::{Member, Planner};
 use super::slots::{Reason, Slot};
 use super::windows::{self, Span, Window};
-use crate::ids::Version;
 use crate::record::{Lifecycle, SessionStatus};
 use crate::time::Time;
 
@@ -218,7 +217,7 @@ impl Planner {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ids::Incarnation;
+    use crate::ids::{Incarnation, Version};
     use crate::record::Ready;
 
     fn member(life: u64, status: SessionStatus) -> Member {

@@ -58,7 +58,10 @@ enum Stage {
         retry_at: Time,
     },
     /// Planning.
-    Planning { planner: Box<Planner>, wake_at: Time },
+    Planning {
+        planner: Box<Planner>,
+        wake_at: Time,
+    },
 }
 
 /// The leader machine, alive for one term.
@@ -99,12 +102,20 @@ impl Leader {
             config,
             strategy,
             capacity,
-            stage: Stage::Recovering { assignments: None, plan: None, retry_at: Time::NEVER },
+            stage: Stage::Recovering {
+                assignments: None,
+                plan: None,
+                retry_at: Time::NEVER,
+            },
             reaper: Reaper::default(),
             publisher: Publisher::new(term),
             sessions_changed: true,
         };
-        out.ask(Purpose::RecoverAssignments, StoreOp::List(Prefix::Assignments), timeout);
+        out.ask(
+            Purpose::RecoverAssignments,
+            StoreOp::List(Prefix::Assignments),
+            timeout,
+        );
         out.ask(Purpose::RecoverPlan, StoreOp::Read(Key::Plan), timeout);
         leader
     }
@@ -134,13 +145,16 @@ impl Leader {
 
     /// Whether a live session other than one's own could take partitions over.
     pub fn has_successor(&self, sessions: &Sessions) -> bool {
-        sessions.iter().any(|(id, _, r)| *id != self.me && r.status == SessionStatus::Live)
+        sessions
+            .iter()
+            .any(|(id, _, r)| *id != self.me && r.status == SessionStatus::Live)
     }
 
     /// When to act next.
     pub fn next_deadline(&self, sessions: &Sessions, silence: &Silence) -> Time {
-        let reaper =
-            self.reaper.next_deadline(&self.me, sessions, silence, self.ttl, self.id_ttl);
+        let reaper = self
+            .reaper
+            .next_deadline(&self.me, sessions, silence, self.ttl, self.id_ttl);
         let stage = match &self.stage {
             Stage::Recovering { retry_at, .. } => *retry_at,
             Stage::Planning { wake_at, .. } => *wake_at,
@@ -182,7 +196,8 @@ impl Leader {
                 })
             };
             let (ttl, id_ttl) = (self.ttl, self.id_ttl);
-            self.reaper.step(&self.me, sessions, silence, ttl, id_ttl, named, out);
+            self.reaper
+                .step(&self.me, sessions, silence, ttl, id_ttl, named, out);
         }
         self.publisher.step(self.timeout, out);
     }
@@ -194,7 +209,12 @@ impl Leader {
         out: &mut Outbox,
     ) {
         let now = out.now();
-        let Stage::Recovering { assignments, plan, retry_at } = &mut self.stage else {
+        let Stage::Recovering {
+            assignments,
+            plan,
+            retry_at,
+        } = &mut self.stage
+        else {
             return;
         };
         if now >= *retry_at {
@@ -225,7 +245,10 @@ impl Leader {
             self.publisher.found_plan(*revision);
         }
         let plan = plan.as_ref().map(|(_, record)| (**record).clone());
-        let recovered = Recovered { plan, assignments: recovered };
+        let recovered = Recovered {
+            plan,
+            assignments: recovered,
+        };
         let mut planner = Planner::new(
             &self.config,
             self.strategy.clone(),
@@ -237,12 +260,20 @@ impl Leader {
         planner.set_capacity(self.capacity);
         planner.partitions(now, list.clone());
         self.sessions_changed = true;
-        self.stage = Stage::Planning { planner: Box::new(planner), wake_at: now };
+        self.stage = Stage::Planning {
+            planner: Box::new(planner),
+            wake_at: now,
+        };
     }
 
     /// The answer to the list of assignments.
     pub fn recovered_assignments(&mut self, reply: StoreReply, out: &mut Outbox) {
-        if let Stage::Recovering { assignments, retry_at, .. } = &mut self.stage {
+        if let Stage::Recovering {
+            assignments,
+            retry_at,
+            ..
+        } = &mut self.stage
+        {
             match reply {
                 StoreReply::List(Ok(found)) => *assignments = Some(found),
                 _ => *retry_at = out.now() + self.config.retry.initial_delay / 4,
@@ -294,10 +325,26 @@ fn members(sessions: &Sessions, term: Term) -> BTreeMap<WorkerId, Member> {
             let member = Member {
                 incarnation: record.incarnation_at(revision),
                 status: record.status,
-                released: if current { record.released } else { Default::default() },
-                applied: if current { record.applied } else { Default::default() },
-                ready: if current { record.ready.clone() } else { Ready::default() },
-                blocked_by: if current { record.blocked_by.clone() } else { Vec::new() },
+                released: if current {
+                    record.released
+                } else {
+                    Default::default()
+                },
+                applied: if current {
+                    record.applied
+                } else {
+                    Default::default()
+                },
+                ready: if current {
+                    record.ready.clone()
+                } else {
+                    Ready::default()
+                },
+                blocked_by: if current {
+                    record.blocked_by.clone()
+                } else {
+                    Vec::new()
+                },
                 degraded: record.degraded.is_some(),
             };
             (id.clone(), member)

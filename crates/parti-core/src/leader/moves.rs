@@ -91,7 +91,10 @@ impl Planner {
             self.due.balance = true;
             if given {
                 let emergency = self.phase.is_some_and(|phase| phase.emergency);
-                self.phase = Some(Phase { emergency, version: coming });
+                self.phase = Some(Phase {
+                    emergency,
+                    version: coming,
+                });
             }
             self.moving.retain(|&i| self.slots[i].moving().is_some());
             if std::mem::take(&mut self.deferred) {

@@ -103,7 +103,10 @@ impl Planner {
         }
         let prepared = wanted.prepare.iter().map(|(partition, _)| partition);
         let all: BTreeSet<_> = wanted.serve.iter().chain(prepared).collect();
-        all.into_iter().filter(|id| self.added.contains(*id)).cloned().collect()
+        all.into_iter()
+            .filter(|id| self.added.contains(*id))
+            .cloned()
+            .collect()
     }
 
     /// Derives everybody's assignment from the slots.

@@ -44,7 +44,11 @@ pub struct Publisher {
 impl Publisher {
     /// Nothing to publish yet.
     pub fn new(term: Term) -> Self {
-        Self { term, cells: BTreeMap::new(), not_before: Time::ZERO }
+        Self {
+            term,
+            cells: BTreeMap::new(),
+            not_before: Time::ZERO,
+        }
     }
 
     /// An assignment record was found.
@@ -59,7 +63,10 @@ impl Publisher {
 
     /// A worker's assignment should be this.
     pub fn publish(&mut self, worker: WorkerId, record: AssignmentRecord) {
-        self.wish(Key::Assignment(worker), Wish::Put(Record::Assignment(Arc::new(record))));
+        self.wish(
+            Key::Assignment(worker),
+            Wish::Put(Record::Assignment(Arc::new(record))),
+        );
     }
 
     /// The plan should be this.
@@ -78,8 +85,15 @@ impl Publisher {
 
     /// When to try again.
     pub fn next_deadline(&self) -> Time {
-        let waiting = self.cells.values().any(|cell| cell.wish.is_some() && cell.in_flight.is_none());
-        if waiting { self.not_before } else { Time::NEVER }
+        let waiting = self
+            .cells
+            .values()
+            .any(|cell| cell.wish.is_some() && cell.in_flight.is_none());
+        if waiting {
+            self.not_before
+        } else {
+            Time::NEVER
+        }
     }
 
     /// Sends whatever waits, in batches.
@@ -104,7 +118,11 @@ impl Publisher {
             };
             cell.in_flight = Some(wish);
             let expect = cell.revision.map_or(Expect::Absent, Expect::At);
-            writes.push(Write { key: key.clone(), expect, value });
+            writes.push(Write {
+                key: key.clone(),
+                expect,
+                value,
+            });
             keys.push(key.clone());
             if writes.len() == BATCH {
                 let op = StoreOp::Write(std::mem::take(&mut writes));
@@ -163,12 +181,14 @@ fn term_of(record: &Record) -> Option<Term> {
 /// The record with a fresh mark of this writer.
 fn marked(record: &Record, out: &mut Outbox) -> Record {
     match record {
-        Record::Assignment(record) => {
-            Record::Assignment(Arc::new(AssignmentRecord { nonce: out.nonce(), ..(**record).clone() }))
-        }
-        Record::Plan(record) => {
-            Record::Plan(Arc::new(PlanRecord { nonce: out.nonce(), ..(**record).clone() }))
-        }
+        Record::Assignment(record) => Record::Assignment(Arc::new(AssignmentRecord {
+            nonce: out.nonce(),
+            ..(**record).clone()
+        })),
+        Record::Plan(record) => Record::Plan(Arc::new(PlanRecord {
+            nonce: out.nonce(),
+            ..(**record).clone()
+        })),
         other => other.clone(),
     }
 }
@@ -202,7 +222,11 @@ mod tests {
 
     fn found(term: u64, version: u64, revision: u64) -> Stored {
         let record = Record::Assignment(Arc::new(assignment(term, version)));
-        Stored { key: Key::Assignment(worker()), revision: Revision(revision), record }
+        Stored {
+            key: Key::Assignment(worker()),
+            revision: Revision(revision),
+            record,
+        }
     }
 
     struct Bench {
@@ -212,7 +236,10 @@ mod tests {
 
     impl Bench {
         fn new() -> Self {
-            Self { publisher: Publisher::new(Term(5)), out: Outbox::new(Rng::new(1)) }
+            Self {
+                publisher: Publisher::new(Term(5)),
+                out: Outbox::new(Rng::new(1)),
+            }
         }
 
         /// Sends; the expectation and version of the one write, if there is one.
@@ -223,7 +250,9 @@ mod tests {
             let Some(Action::Store(request)) = actions.pop() else {
                 return None;
             };
-            let StoreOp::Write(mut writes) = request.op else { panic!("a write") };
+            let StoreOp::Write(mut writes) = request.op else {
+                panic!("a write")
+            };
             let write = writes.pop().expect("one write");
             let version = match write.value {
                 Some(Record::Assignment(record)) => Some(record.version),
@@ -235,7 +264,9 @@ mod tests {
         fn answer(&mut self, id: RequestId, outcome: WriteOutcome) -> bool {
             let answered = self.out.answered(id, StoreReply::Write(vec![outcome]));
             let answered = answered.expect("somebody waits");
-            let Purpose::Publish(keys) = answered.purpose else { panic!("a publication") };
+            let Purpose::Publish(keys) = answered.purpose else {
+                panic!("a publication")
+            };
             self.publisher.answered(keys, answered.reply, &mut self.out)
         }
     }
@@ -248,7 +279,10 @@ mod tests {
         assert_eq!(expect, Expect::Absent);
         assert!(!bench.answer(id, WriteOutcome::Conflict(Some(found(4, 9, 20)))));
         let (id, expect, version) = bench.sent().expect("again");
-        assert_eq!((expect, version), (Expect::At(Revision(20)), Some(Version(7))));
+        assert_eq!(
+            (expect, version),
+            (Expect::At(Revision(20)), Some(Version(7)))
+        );
         bench.answer(id, WriteOutcome::Done(Revision(21)));
         assert!(bench.sent().is_none());
     }
@@ -276,7 +310,10 @@ mod tests {
         // The earlier one had landed.
         bench.answer(id, WriteOutcome::Conflict(Some(found(5, 7, 20))));
         let (_, expect, version) = bench.sent().expect("once more");
-        assert_eq!((expect, version), (Expect::At(Revision(20)), Some(Version(8))));
+        assert_eq!(
+            (expect, version),
+            (Expect::At(Revision(20)), Some(Version(8)))
+        );
     }
 
     #[test]

@@ -52,18 +52,23 @@ impl Sessions {
         let known = self.records.get(id).map(|(revision, _)| *revision);
         if known.is_none_or(|known| stored.revision > known) {
             silence.saw(now, &stored.key, stored.revision);
-            self.records.insert(id.clone(), (stored.revision, record.clone()));
+            self.records
+                .insert(id.clone(), (stored.revision, record.clone()));
         }
     }
 
     /// All sessions, over ones too.
     pub fn iter(&self) -> impl Iterator<Item = (&WorkerId, Revision, &Arc<WorkerRecord>)> {
-        self.records.iter().map(|(id, (revision, record))| (id, *revision, record))
+        self.records
+            .iter()
+            .map(|(id, (revision, record))| (id, *revision, record))
     }
 
     /// One session.
     pub fn get(&self, id: &WorkerId) -> Option<(Revision, &Arc<WorkerRecord>)> {
-        self.records.get(id).map(|(revision, record)| (*revision, record))
+        self.records
+            .get(id)
+            .map(|(revision, record)| (*revision, record))
     }
 }
 
@@ -148,10 +153,16 @@ impl Reaper {
             match outcome {
                 WriteOutcome::Done(revision) => {
                     if ended.status == SessionStatus::Evicted {
-                        out.report(Report::History(format!("{id} was silent, its session is over")));
+                        out.report(Report::History(format!(
+                            "{id} was silent, its session is over"
+                        )));
                     }
                     let record = Record::Worker(Arc::new(ended));
-                    let stored = Stored { key: Key::Worker(id), revision, record };
+                    let stored = Stored {
+                        key: Key::Worker(id),
+                        revision,
+                        record,
+                    };
                     sessions.learn(&stored, silence, out.now());
                 }
                 // It lives after all, or somebody else was faster.

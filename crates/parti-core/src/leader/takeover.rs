@@ -56,7 +56,8 @@ impl Planner {
             }
             // The plan knows better, unless its last write was lost.
             if plan.as_ref().is_none_or(|plan| plan.version < told.version) {
-                self.added.extend(told.added.iter().filter(|id| find(id).is_some()).cloned());
+                self.added
+                    .extend(told.added.iter().filter(|id| find(id).is_some()).cloned());
             }
         }
         for (id, told) in assignments {

@@ -51,9 +51,9 @@ impl Record {
             Record::Event(record) => write(record.as_ref()),
             Record::Topic(record) => write(record.as_ref()),
             // Nobody writes these; if somebody did, they would stay unreadable.
-            Record::Unreadable(why) => {
-                serde_json::json!({ "v": 0, "unreadable": why.as_ref() }).to_string().into_bytes()
-            }
+            Record::Unreadable(why) => serde_json::json!({ "v": 0, "unreadable": why.as_ref() })
+                .to_string()
+                .into_bytes(),
         }
     }
 
@@ -115,7 +115,8 @@ fn below_limit(counters: &[(&str, u64)]) -> Result<(), String> {
 }
 
 fn partitions<'a>(ids: impl IntoIterator<Item = &'a PartitionId>) -> Result<(), String> {
-    ids.into_iter().try_for_each(|id| canonical("partition id", id.as_str()))
+    ids.into_iter()
+        .try_for_each(|id| canonical("partition id", id.as_str()))
 }
 
 fn worker(id: &WorkerId) -> Result<(), String> {
@@ -123,7 +124,11 @@ fn worker(id: &WorkerId) -> Result<(), String> {
 }
 
 fn canonical(kind: &str, name: &str) -> Result<(), String> {
-    if codec::is_canonical(name) { Ok(()) } else { Err(format!("{name:?} is no {kind}")) }
+    if codec::is_canonical(name) {
+        Ok(())
+    } else {
+        Err(format!("{name:?} is no {kind}"))
+    }
 }
 
 impl Body for GroupRecord {
@@ -134,8 +139,15 @@ impl Body for GroupRecord {
 
 impl Body for LeaderRecord {
     fn check(&self) -> Result<(), String> {
-        let incarnation = self.holder.as_ref().map_or(0, |(_, incarnation)| incarnation.0);
-        below_limit(&[("term", self.term.0), ("beat", self.beat), ("incarnation", incarnation)])?;
+        let incarnation = self
+            .holder
+            .as_ref()
+            .map_or(0, |(_, incarnation)| incarnation.0);
+        below_limit(&[
+            ("term", self.term.0),
+            ("beat", self.beat),
+            ("incarnation", incarnation),
+        ])?;
         self.holder.iter().try_for_each(|(id, _)| worker(id))
     }
 }
@@ -176,24 +188,39 @@ impl Body for AssignmentRecord {
             ("incarnation", self.incarnation.0),
         ])?;
         let prepared = self.prepare.iter().map(|(id, _)| id);
-        partitions(self.serve.iter().chain(prepared).chain(&self.release).chain(&self.added))?;
+        partitions(
+            self.serve
+                .iter()
+                .chain(prepared)
+                .chain(&self.release)
+                .chain(&self.added),
+        )?;
         self.prepare.iter().try_for_each(|(_, owner)| worker(owner))
     }
 }
 
 impl Body for PartitionRecord {
     fn check(&self) -> Result<(), String> {
-        let incarnation = self.owner.as_ref().map_or(0, |(_, incarnation)| incarnation.0);
+        let incarnation = self
+            .owner
+            .as_ref()
+            .map_or(0, |(_, incarnation)| incarnation.0);
         below_limit(&[
             ("epoch", self.epoch.0),
             ("incarnation", incarnation),
             ("start", self.start.0),
             ("offset", self.offset.unwrap_or_default().0),
             ("begun.offset", self.begun.map_or(0, |begun| begun.offset.0)),
-            ("done_above", self.done_above.last().map_or(0, |last: &Offset| last.0)),
+            (
+                "done_above",
+                self.done_above.last().map_or(0, |last: &Offset| last.0),
+            ),
         ])?;
         let ascending = self.done_above.is_sorted_by(|a, b| a < b);
-        let above = self.done_above.first().is_none_or(|first| Some(*first) > self.offset);
+        let above = self
+            .done_above
+            .first()
+            .is_none_or(|first| Some(*first) > self.offset);
         if !ascending || !above {
             return Err("done_above must be sorted and lie above offset".into());
         }
@@ -205,7 +232,14 @@ impl Body for RequestRecord {
     fn check(&self) -> Result<(), String> {
         match &self.request {
             Request::Drain { worker: id } => worker(id),
-            Request::Move { partition, worker: id } | Request::Pin { partition, worker: id } => {
+            Request::Move {
+                partition,
+                worker: id,
+            }
+            | Request::Pin {
+                partition,
+                worker: id,
+            } => {
                 partitions([partition])?;
                 worker(id)
             }
@@ -229,7 +263,9 @@ impl Body for TopicRecord {
             return Err("partitions is 0".into());
         }
         match &self.subject {
-            Some(subject) => codec::Template::parse(subject).map(drop).map_err(|p| p.to_string()),
+            Some(subject) => codec::Template::parse(subject)
+                .map(drop)
+                .map_err(|p| p.to_string()),
             None => Ok(()),
         }
     }

@@ -79,7 +79,10 @@ fn examples() -> Vec<(Key, Record, &'static str)> {
                 term: Term(3),
                 released: Version(9),
                 applied: Version(8),
-                ready: Ready { version: Version(9), partitions: vec![partition_id("7")] },
+                ready: Ready {
+                    version: Version(9),
+                    partitions: vec![partition_id("7")],
+                },
                 blocked_by: vec![Blocked {
                     partition: partition_id("3"),
                     owner: worker_id("worker-0"),
@@ -134,7 +137,10 @@ fn examples() -> Vec<(Key, Record, &'static str)> {
                 start: Offset(100),
                 offset: Some(Offset(141)),
                 done_above: vec![Offset(143), Offset(150)],
-                begun: Some(Begun { offset: Offset(142), times: 2 }),
+                begun: Some(Begun {
+                    offset: Offset(142),
+                    times: 2,
+                }),
                 nonce: Nonce(6),
                 claimed_at: 1_700_000_000_000,
                 updated_at: 1_700_000_005_000,
@@ -154,11 +160,16 @@ fn examples() -> Vec<(Key, Record, &'static str)> {
         (
             Key::Request("r1".into()),
             Record::Request(Arc::new(RequestRecord {
-                request: Request::Move { partition: partition_id("7"), worker: worker_id("worker-2") },
+                request: Request::Move {
+                    partition: partition_id("7"),
+                    worker: worker_id("worker-2"),
+                },
                 by: "ana".into(),
                 why: "hot".into(),
                 at: 5,
-                outcome: Outcome::Refused { why: "worker-2 is gone".into() },
+                outcome: Outcome::Refused {
+                    why: "worker-2 is gone".into(),
+                },
                 nonce: Nonce(8),
             })),
             r#"{"v":1,"request":{"kind":"move","partition":"7","worker":"worker-2"},"by":"ana","why":"hot","at":5,"outcome":{"state":"refused","why":"worker-2 is gone"},"nonce":"0000000000000008"}"#,
@@ -243,14 +254,32 @@ fn a_newer_format_is_left_alone_whatever_it_holds() {
 #[test]
 fn what_no_record_can_be_is_unreadable() {
     for (key, _, text) in examples() {
-        for junk in ["", " ", "null", "1", "[]", "{}", "\"x\"", r#"{"v":1}"#, "{\"v\":1", "\0", "{\"v\":1}}"] {
+        for junk in [
+            "",
+            " ",
+            "null",
+            "1",
+            "[]",
+            "{}",
+            "\"x\"",
+            r#"{"v":1}"#,
+            "{\"v\":1",
+            "\0",
+            "{\"v\":1}}",
+        ] {
             assert!(!why(&key, junk).is_empty(), "{junk:?}");
         }
-        assert!(matches!(Record::decode(&key, b"\xff\xfe{}"), Record::Unreadable(_)));
+        assert!(matches!(
+            Record::decode(&key, b"\xff\xfe{}"),
+            Record::Unreadable(_)
+        ));
         // A record of one kind under the key of another.
         for (other, _, _) in examples() {
             if std::mem::discriminant(&other) != std::mem::discriminant(&key) {
-                assert!(matches!(decode(&other, text), Record::Unreadable(_)), "{text} at {other}");
+                assert!(
+                    matches!(decode(&other, text), Record::Unreadable(_)),
+                    "{text} at {other}"
+                );
             }
         }
     }
@@ -264,19 +293,55 @@ fn a_partition_record_that_contradicts_itself_is_unreadable() {
     let without_next = good.replace(r#""next_offset":142,"#, "");
     assert!(matches!(decode(&key, &without_next), Record::Partition(_)));
     for (from, to, reason) in [
-        (r#""next_offset":142"#, r#""next_offset":141"#, "set both or only offset"),
+        (
+            r#""next_offset":142"#,
+            r#""next_offset":141"#,
+            "set both or only offset",
+        ),
         (r#""owner":"worker-1""#, r#""owner":null"#, "given together"),
         (r#""owner":"worker-1","#, "", "missing field `owner`"),
         (r#""incarnation":17,"#, "", "missing field `incarnation`"),
-        (r#""offset":141,"next_offset":142,"#, "", "missing field `offset`"),
-        (r#""offset":141,"next_offset":142"#, r#""offset":18446744073709551615"#, "beyond any number"),
-        (r#""epoch":6"#, r#""epoch":9223372036854775808"#, "epoch is 9223372036854775808"),
+        (
+            r#""offset":141,"next_offset":142,"#,
+            "",
+            "missing field `offset`",
+        ),
+        (
+            r#""offset":141,"next_offset":142"#,
+            r#""offset":18446744073709551615"#,
+            "beyond any number",
+        ),
+        (
+            r#""epoch":6"#,
+            r#""epoch":9223372036854775808"#,
+            "epoch is 9223372036854775808",
+        ),
         (r#""epoch":6"#, r#""epoch":-1"#, "invalid value"),
-        (r#""begun""#, r#""done_above":[150,143],"begun""#, "done_above must be sorted"),
-        (r#""begun""#, r#""done_above":[141],"begun""#, "done_above must be sorted"),
-        (r#""owner":"worker-1""#, r#""owner":"a/*""#, "is no worker id"),
-        (r#""nonce":"0000000000000006""#, r#""nonce":"6""#, "sixteen hex digits"),
-        (r#""nonce":"0000000000000006""#, r#""nonce":"000000000000000A""#, "sixteen hex digits"),
+        (
+            r#""begun""#,
+            r#""done_above":[150,143],"begun""#,
+            "done_above must be sorted",
+        ),
+        (
+            r#""begun""#,
+            r#""done_above":[141],"begun""#,
+            "done_above must be sorted",
+        ),
+        (
+            r#""owner":"worker-1""#,
+            r#""owner":"a/*""#,
+            "is no worker id",
+        ),
+        (
+            r#""nonce":"0000000000000006""#,
+            r#""nonce":"6""#,
+            "sixteen hex digits",
+        ),
+        (
+            r#""nonce":"0000000000000006""#,
+            r#""nonce":"000000000000000A""#,
+            "sixteen hex digits",
+        ),
         (r#""epoch":6"#, r#""epoch":6,"epoch":7"#, "duplicate field"),
     ] {
         let text = good.replacen(from, to, 1);
@@ -302,15 +367,24 @@ fn ids_that_nobody_could_have_made_are_refused() {
 fn reasons_are_short_and_safe_to_print() {
     let text = format!(r#"{{"v":1,"epoch":"{}"}}"#, "\\u001b[31m".repeat(1000));
     let why = why(&Key::Partition(partition_id("1")), &text);
-    assert!(why.chars().count() < 2_000 && !why.contains('\u{1b}'), "{why}");
+    assert!(
+        why.chars().count() < 2_000 && !why.contains('\u{1b}'),
+        "{why}"
+    );
 }
 
 #[test]
 fn encoding_what_cannot_be_read_stays_unreadable() {
     let bytes = Record::Unreadable("not \"JSON\"".into()).encode();
-    assert!(matches!(Record::decode(&Key::Plan, &bytes), Record::Unreadable(_)));
+    assert!(matches!(
+        Record::decode(&Key::Plan, &bytes),
+        Record::Unreadable(_)
+    ));
     // Extreme numbers do not panic either.
-    let record = PartitionRecord { offset: Some(Offset(u64::MAX)), ..PartitionRecord::default() };
+    let record = PartitionRecord {
+        offset: Some(Offset(u64::MAX)),
+        ..PartitionRecord::default()
+    };
     assert!(!Record::Partition(Arc::new(record)).encode().is_empty());
 }
 
@@ -345,12 +419,18 @@ fn byte_soup_never_panics() {
             }
         }
     }
-    assert!(survived > 100, "some soup must stay readable for the test to mean much: {survived}");
+    assert!(
+        survived > 100,
+        "some soup must stay readable for the test to mean much: {survived}"
+    );
 }
 
 #[test]
 fn reading_starts_one_past_the_last_done() {
-    let mut record = PartitionRecord { start: Offset(10), ..PartitionRecord::default() };
+    let mut record = PartitionRecord {
+        start: Offset(10),
+        ..PartitionRecord::default()
+    };
     assert_eq!(record.next_offset(), Offset(10));
     record.offset = Some(Offset(10));
     assert_eq!(record.next_offset(), Offset(11));

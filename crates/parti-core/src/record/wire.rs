@@ -113,7 +113,13 @@ pub(super) struct Leader {
 impl From<LeaderRecord> for Leader {
     fn from(record: LeaderRecord) -> Self {
         let (worker, incarnation) = record.holder.unzip();
-        Self { worker, incarnation, term: record.term, beat: record.beat, nonce: record.nonce }
+        Self {
+            worker,
+            incarnation,
+            term: record.term,
+            beat: record.beat,
+            nonce: record.nonce,
+        }
     }
 }
 

@@ -71,9 +71,16 @@ pub enum Progress {
 #[derive(Clone, Debug)]
 enum Step {
     Listing,
-    Writing { number: u64, expect: Expect, nonce: Nonce },
+    Writing {
+        number: u64,
+        expect: Expect,
+        nonce: Nonce,
+    },
     /// After store trouble: resume with this write, or list.
-    Waiting { until: Time, resume: Option<(u64, Expect, Nonce)> },
+    Waiting {
+        until: Time,
+        resume: Option<(u64, Expect, Nonce)>,
+    },
 }
 
 /// A claim under way.
@@ -161,12 +168,24 @@ impl Claim {
                 self.choose(out)
             }
             (Step::Listing, StoreReply::List(Err(error))) => self.failed(error, None, out),
-            (Step::Writing { number, expect, nonce }, StoreReply::Write(outcomes)) => {
+            (
+                Step::Writing {
+                    number,
+                    expect,
+                    nonce,
+                },
+                StoreReply::Write(outcomes),
+            ) => {
                 match outcomes.into_iter().next() {
                     Some(WriteOutcome::Done(revision)) => self.claimed(number, revision, sent),
                     Some(WriteOutcome::Conflict(Some(found))) => {
                         let Record::Worker(record) = &found.record else {
-                            return self.lost_race(number, found.revision, SessionStatus::Live, out);
+                            return self.lost_race(
+                                number,
+                                found.revision,
+                                SessionStatus::Live,
+                                out,
+                            );
                         };
                         if record.nonce == nonce && record.status == SessionStatus::Live {
                             // An earlier try of this same claim landed after all.
@@ -189,7 +208,10 @@ impl Claim {
     }
 
     fn number(&self, id: &WorkerId) -> Option<u64> {
-        let digits = id.as_str().strip_prefix(&self.settings.prefix)?.strip_prefix('-')?;
+        let digits = id
+            .as_str()
+            .strip_prefix(&self.settings.prefix)?
+            .strip_prefix('-')?;
         let number: u64 = digits.parse().ok()?;
         // Only the canonical spelling: `worker-07` is not an id of ours.
         (self.settings.id(number) == *id
@@ -198,7 +220,12 @@ impl Claim {
     }
 
     fn claimed(&self, number: u64, revision: Revision, sent: Time) -> Progress {
-        Progress::Claimed { id: self.settings.id(number), number, revision, sent }
+        Progress::Claimed {
+            id: self.settings.id(number),
+            number,
+            revision,
+            sent,
+        }
     }
 
     fn lost_race(
@@ -209,7 +236,8 @@ impl Claim {
         out: &mut Outbox,
     ) -> Progress {
         self.found.insert(number, (revision, status));
-        self.silence.saw(out.now(), &Key::Worker(self.settings.id(number)), revision);
+        self.silence
+            .saw(out.now(), &Key::Worker(self.settings.id(number)), revision);
         self.choose(out)
     }
 
@@ -223,13 +251,15 @@ impl Claim {
         {
             return self.start_write(number, expect, out);
         }
-        let free = range.clone().find_map(|number| match self.found.get(&number) {
-            None => Some((number, Expect::Absent)),
-            Some((revision, SessionStatus::Goodbye | SessionStatus::Free)) => {
-                Some((number, Expect::At(*revision)))
-            }
-            Some(_) => None,
-        });
+        let free = range
+            .clone()
+            .find_map(|number| match self.found.get(&number) {
+                None => Some((number, Expect::Absent)),
+                Some((revision, SessionStatus::Goodbye | SessionStatus::Free)) => {
+                    Some((number, Expect::At(*revision)))
+                }
+                Some(_) => None,
+            });
         if let Some((number, expect)) = free {
             return self.start_write(number, expect, out);
         }
@@ -249,7 +279,10 @@ impl Claim {
             ));
         }
         let until = now + self.settings.heartbeat / 2;
-        self.step = Step::Waiting { until, resume: None };
+        self.step = Step::Waiting {
+            until,
+            resume: None,
+        };
         Progress::Going
     }
 
@@ -274,7 +307,11 @@ impl Claim {
     }
 
     fn write(&mut self, number: u64, expect: Expect, nonce: Nonce, out: &mut Outbox) {
-        self.step = Step::Writing { number, expect, nonce };
+        self.step = Step::Writing {
+            number,
+            expect,
+            nonce,
+        };
         let record = WorkerRecord {
             incarnation: None,
             beat: 0,
@@ -292,7 +329,13 @@ impl Claim {
         };
         let key = Key::Worker(self.settings.id(number));
         let timeout = self.settings.timeout.min(self.settings.heartbeat);
-        out.write(Purpose::Session, key, expect, Record::Worker(Arc::new(record)), timeout);
+        out.write(
+            Purpose::Session,
+            key,
+            expect,
+            Record::Worker(Arc::new(record)),
+            timeout,
+        );
     }
 
     /// Store trouble. A claim whose fate is open is tried again as it is, mark and all: whichever
@@ -324,7 +367,10 @@ impl Claim {
 /// The wait before retry number `failures` (from 1).
 pub fn backoff(retry: &RetryConfig, failures: u32) -> Duration {
     let exponent = failures.saturating_sub(1).min(32);
-    let factor = retry.backoff.max(1.0).powi(i32::try_from(exponent).unwrap_or(32));
+    let factor = retry
+        .backoff
+        .max(1.0)
+        .powi(i32::try_from(exponent).unwrap_or(32));
     let wait = retry.initial_delay.as_secs_f64() * factor;
     Duration::from_secs_f64(wait.min(retry.max_delay.as_secs_f64()))
 }

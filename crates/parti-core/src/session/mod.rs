@@ -104,7 +104,12 @@ impl Session {
 
     /// Starts looking for an id.
     pub fn claim(&mut self, out: &mut Outbox) {
-        let claim = Claim::begin(self.claims.clone(), self.last_number, self.ever_claimed, out);
+        let claim = Claim::begin(
+            self.claims.clone(),
+            self.last_number,
+            self.ever_claimed,
+            out,
+        );
         self.phase = Phase::Claiming(claim);
     }
 
@@ -197,7 +202,12 @@ impl Session {
             Phase::Claiming(claim) => match claim.answered(sent, reply, out) {
                 claim::Progress::Going => Outcome::Nothing,
                 claim::Progress::Failed(fatal) => Outcome::Failed(fatal),
-                claim::Progress::Claimed { id, number, revision, sent } => {
+                claim::Progress::Claimed {
+                    id,
+                    number,
+                    revision,
+                    sent,
+                } => {
                     self.last_number = Some(number);
                     self.ever_claimed = true;
                     self.phase = Phase::Live(Live {
@@ -236,7 +246,13 @@ impl Live {
         self.in_flight = Some(record.clone());
         let key = Key::Worker(self.id.clone());
         let expect = Expect::At(self.revision);
-        out.write(Purpose::Session, key, expect, Record::Worker(Arc::new(record)), heartbeat);
+        out.write(
+            Purpose::Session,
+            key,
+            expect,
+            Record::Worker(Arc::new(record)),
+            heartbeat,
+        );
     }
 
     fn answered(
@@ -258,9 +274,17 @@ impl Live {
                 self.beat = said.beat;
                 let goodbye = said.status == SessionStatus::Goodbye;
                 self.said = Some(said);
-                self.lease_from = Some(if planted!(LeaseFromReply) { out.now() } else { sent });
+                self.lease_from = Some(if planted!(LeaseFromReply) {
+                    out.now()
+                } else {
+                    sent
+                });
                 self.next_beat = sent + heartbeat;
-                if goodbye { Outcome::Gone } else { Outcome::Renewed }
+                if goodbye {
+                    Outcome::Gone
+                } else {
+                    Outcome::Renewed
+                }
             }
             Some(WriteOutcome::Conflict(Some(found))) => {
                 let Record::Worker(record) = &found.record else {

@@ -89,7 +89,13 @@ impl Silence {
     /// The record, at this revision, counts as silent since then: a leader that went silent has a
     /// session that is just as silent.
     pub fn inherit(&mut self, key: &Key, revision: Revision, since: Duration) {
-        self.seen.insert(key.clone(), Seen { revision, at: since.min(self.good) });
+        self.seen.insert(
+            key.clone(),
+            Seen {
+                revision,
+                at: since.min(self.good),
+            },
+        );
     }
 
     /// Forgets a record.

@@ -18,11 +18,18 @@ struct Bench {
 
 impl Bench {
     fn new(preferred: Option<u64>, max: u64) -> Self {
-        let config = Config { worker_id_max: max, ..Config::default() };
+        let config = Config {
+            worker_id_max: max,
+            ..Config::default()
+        };
         let mut out = Outbox::new(Rng::new(1));
         let mut session = Session::new(&config, preferred);
         session.claim(&mut out);
-        Self { session, out, now: Time::ZERO }
+        Self {
+            session,
+            out,
+            now: Time::ZERO,
+        }
     }
 
     fn wait(&mut self, seconds: u64) {
@@ -53,7 +60,8 @@ impl Bench {
 
     fn answer(&mut self, id: RequestId, reply: StoreReply) -> Outcome {
         let answered = self.out.answered(id, reply).expect("somebody waits");
-        self.session.answered(answered.sent, answered.reply, &mut self.out)
+        self.session
+            .answered(answered.sent, answered.reply, &mut self.out)
     }
 
     fn answer_list(&mut self, records: Vec<Stored>) -> Outcome {
@@ -66,7 +74,8 @@ impl Bench {
     }
 
     fn step(&mut self) -> Outcome {
-        self.session.step(&record(SessionStatus::Live, 0), &mut self.out)
+        self.session
+            .step(&record(SessionStatus::Live, 0), &mut self.out)
     }
 
     /// Claims `worker-0` at revision 5.
@@ -74,7 +83,10 @@ impl Bench {
         let mut bench = Self::new(None, 9);
         bench.answer_list(Vec::new());
         let (id, _) = bench.write();
-        assert_eq!(bench.answer_write(id, WriteOutcome::Done(Revision(5))), Outcome::Claimed);
+        assert_eq!(
+            bench.answer_write(id, WriteOutcome::Done(Revision(5))),
+            Outcome::Claimed
+        );
         bench
     }
 }
@@ -118,7 +130,10 @@ fn the_lowest_free_number_is_created_only_if_absent() {
     ]);
     let (id, write) = bench.write();
     assert_eq!((write.key, write.expect), (key(1), Expect::Absent));
-    assert_eq!(bench.answer_write(id, WriteOutcome::Done(Revision(9))), Outcome::Claimed);
+    assert_eq!(
+        bench.answer_write(id, WriteOutcome::Done(Revision(9))),
+        Outcome::Claimed
+    );
     let (worker, incarnation) = bench.session.id().expect("claimed");
     assert_eq!((worker.as_str(), incarnation), ("worker-1", Incarnation(9)));
 }
@@ -144,13 +159,22 @@ fn a_claim_of_open_fate_is_tried_again_with_the_same_mark_and_known_again() {
     bench.step();
     let (id, second) = bench.write();
     assert_eq!(first, second);
-    let Some(Record::Worker(mine)) = second.value else { panic!("a session") };
-    let landed = Stored { key: key(0), revision: Revision(4), record: Record::Worker(mine) };
+    let Some(Record::Worker(mine)) = second.value else {
+        panic!("a session")
+    };
+    let landed = Stored {
+        key: key(0),
+        revision: Revision(4),
+        record: Record::Worker(mine),
+    };
     assert_eq!(
         bench.answer_write(id, WriteOutcome::Conflict(Some(landed))),
         Outcome::Claimed
     );
-    assert_eq!(bench.session.id().map(|(_, life)| life), Some(Incarnation(4)));
+    assert_eq!(
+        bench.session.id().map(|(_, life)| life),
+        Some(Incarnation(4))
+    );
 }
 
 #[test]
@@ -195,7 +219,10 @@ fn the_lease_counts_from_before_the_renewal_was_sent_and_ends_before_the_ttl() {
     let (id, write) = bench.write();
     assert_eq!(write.expect, Expect::At(Revision(5)));
     bench.wait(1);
-    assert_eq!(bench.answer_write(id, WriteOutcome::Done(Revision(8))), Outcome::Renewed);
+    assert_eq!(
+        bench.answer_write(id, WriteOutcome::Done(Revision(8))),
+        Outcome::Renewed
+    );
     // Sent at 2 s, TTL 6 s, a tenth of it as margin.
     assert_eq!(bench.session.lease_until(), Time(7_400_000));
 }
@@ -223,11 +250,18 @@ fn a_session_that_was_ended_or_replaced_is_lost() {
     ended.incarnation = Some(Incarnation(5));
     let mut successor = record(SessionStatus::Live, 7);
     successor.incarnation = Some(Incarnation(6));
-    for found in [Some(stored(0, 9, ended)), Some(stored(0, 9, successor)), None] {
+    for found in [
+        Some(stored(0, 9, ended)),
+        Some(stored(0, 9, successor)),
+        None,
+    ] {
         let mut bench = Bench::claimed();
         bench.step();
         let (id, _) = bench.write();
-        assert_eq!(bench.answer_write(id, WriteOutcome::Conflict(found)), Outcome::Lost);
+        assert_eq!(
+            bench.answer_write(id, WriteOutcome::Conflict(found)),
+            Outcome::Lost
+        );
         assert_eq!(bench.session.lease_until(), Time::ZERO);
     }
 }
@@ -242,9 +276,14 @@ fn news_do_not_wait_for_the_heartbeat() {
     let mut actions = Vec::new();
     bench.out.take_actions(&mut actions);
     assert_eq!(actions, []);
-    let news = WorkerRecord { released: Version(3), ..record(SessionStatus::Live, 0) };
+    let news = WorkerRecord {
+        released: Version(3),
+        ..record(SessionStatus::Live, 0)
+    };
     bench.session.step(&news, &mut bench.out);
     let (_, write) = bench.write();
-    let Some(Record::Worker(said)) = write.value else { panic!("a session") };
+    let Some(Record::Worker(said)) = write.value else {
+        panic!("a session")
+    };
     assert_eq!((said.released, said.beat), (Version(3), 2));
 }

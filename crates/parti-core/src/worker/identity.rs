@@ -37,7 +37,12 @@ pub struct Identity {
 impl Identity {
     /// Nothing known yet.
     pub fn new(stream: u64, timeout: Duration) -> Self {
-        Self { stream, timeout, known: None, check: Check::Idle }
+        Self {
+            stream,
+            timeout,
+            known: None,
+            check: Check::Idle,
+        }
     }
 
     /// Whether the identity is known: nothing starts before.
@@ -107,10 +112,20 @@ impl Identity {
 
     fn create(&mut self, out: &mut Outbox) {
         let nonce = out.nonce();
-        let record = GroupRecord { store: nonce, stream: self.stream, nonce };
+        let record = GroupRecord {
+            store: nonce,
+            stream: self.stream,
+            nonce,
+        };
         self.check = Check::Asked;
         let value = Record::Group(Arc::new(record));
-        out.write(Purpose::Identity, Key::Group, Expect::Absent, value, self.timeout);
+        out.write(
+            Purpose::Identity,
+            Key::Group,
+            Expect::Absent,
+            value,
+            self.timeout,
+        );
     }
 
     fn compare(&mut self, record: &Record) -> Result<(), Fatal> {

@@ -82,8 +82,14 @@ impl Leaderless {
     /// When to act next.
     pub fn next_deadline(&self, me: &WorkerId, sessions: &Sessions, silence: &Silence) -> Time {
         let resting = self.resting.values().min().copied().unwrap_or(Time::NEVER);
-        let look = if self.looking { Time::NEVER } else { self.next_look };
-        let reaper = self.reaper.next_deadline(me, sessions, silence, self.ttl, self.id_ttl);
+        let look = if self.looking {
+            Time::NEVER
+        } else {
+            self.next_look
+        };
+        let reaper = self
+            .reaper
+            .next_deadline(me, sessions, silence, self.ttl, self.id_ttl);
         resting.min(look).min(reaper)
     }
 
@@ -103,11 +109,16 @@ impl Leaderless {
             return None;
         }
         let now = out.now();
-        self.reaper.step(me, sessions, silence, self.ttl, self.id_ttl, |_| false, out);
+        self.reaper
+            .step(me, sessions, silence, self.ttl, self.id_ttl, |_| false, out);
         if now >= self.next_look && !self.looking {
             self.looking = true;
             self.next_look = now + self.claim_interval;
-            out.ask(Purpose::LookAround, StoreOp::List(Prefix::Partitions), self.timeout);
+            out.ask(
+                Purpose::LookAround,
+                StoreOp::List(Prefix::Partitions),
+                self.timeout,
+            );
         }
         let rested = self.resting.values().any(|at| now >= *at);
         self.resting.retain(|_, at| now < *at);
@@ -138,7 +149,11 @@ impl Leaderless {
     fn give_back(&mut self, me: &WorkerId, sessions: &Sessions) {
         for (id, _, record) in sessions.iter() {
             if record.status == SessionStatus::Live && self.members.contains(id) {
-                for blocked in record.blocked_by.iter().filter(|blocked| blocked.owner == *me) {
+                for blocked in record
+                    .blocked_by
+                    .iter()
+                    .filter(|blocked| blocked.owner == *me)
+                {
                     self.stand_in.remove(&blocked.partition);
                 }
             }
@@ -226,9 +241,10 @@ impl Leaderless {
             xxh3_64_with_seed(id.as_str().as_bytes(), seed)
         };
         let mine = score(me);
-        let before = self.members.iter().filter(|member| {
-            *member != me && Some(*member) != target && score(member) < mine
-        });
+        let before = self
+            .members
+            .iter()
+            .filter(|member| *member != me && Some(*member) != target && score(member) < mine);
         u32::try_from(before.count()).unwrap_or(u32::MAX)
     }
 

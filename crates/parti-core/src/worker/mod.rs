@@ -239,7 +239,9 @@ pub enum Fatal {
     #[error("the store's identity changed: it was recreated; check it, then restart the workers")]
     StoreReplaced,
     /// The stream is another one than before.
-    #[error("the stream's identity changed: it was recreated; reset the checkpoints, then restart the workers")]
+    #[error(
+        "the stream's identity changed: it was recreated; reset the checkpoints, then restart the workers"
+    )]
     StreamReplaced,
     /// The store lost writes that it had acknowledged.
     #[error(
@@ -250,7 +252,9 @@ pub enum Fatal {
     #[error("refused by the group: {0}")]
     Disagreement(String),
     /// A step of the start failed too often.
-    #[error("gave up {step} after {attempts} attempts: the store did not answer; check that it runs and can be reached")]
+    #[error(
+        "gave up {step} after {attempts} attempts: the store did not answer; check that it runs and can be reached"
+    )]
     GaveUp {
         /// Which step.
         step: &'static str,

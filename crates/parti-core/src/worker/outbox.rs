@@ -134,9 +134,14 @@ impl Outbox {
     pub fn ask(&mut self, purpose: Purpose, op: StoreOp, timeout: Duration) {
         let id = RequestId(self.next_id);
         self.next_id += 1;
-        let pending = Pending { purpose, sent: self.now, known: self.highest };
+        let pending = Pending {
+            purpose,
+            sent: self.now,
+            known: self.highest,
+        };
         self.pending.insert(id, pending);
-        self.actions.push(Action::Store(StoreRequest { id, op, timeout }));
+        self.actions
+            .push(Action::Store(StoreRequest { id, op, timeout }));
     }
 
     /// Sends one conditional write.
@@ -148,7 +153,11 @@ impl Outbox {
         value: Record,
         timeout: Duration,
     ) {
-        let write = Write { key, expect, value: Some(value) };
+        let write = Write {
+            key,
+            expect,
+            value: Some(value),
+        };
         self.ask(purpose, StoreOp::Write(vec![write]), timeout);
     }
 
@@ -165,7 +174,11 @@ impl Outbox {
                 }
             }
         }
-        Some(Answered { purpose: pending.purpose, sent: pending.sent, reply })
+        Some(Answered {
+            purpose: pending.purpose,
+            sent: pending.sent,
+            reply,
+        })
     }
 
     /// A revision was seen.

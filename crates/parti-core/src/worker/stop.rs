@@ -38,7 +38,11 @@ pub struct Stopping {
 impl Stopping {
     /// Starts the stop.
     pub fn new(now: Time, limit: Duration) -> Self {
-        Self { since: now, limit, alone: false }
+        Self {
+            since: now,
+            limit,
+            alone: false,
+        }
     }
 
     /// Nobody will relieve this worker: it lets go by itself.
@@ -56,7 +60,11 @@ impl Stopping {
 
     /// How far the stop is now.
     pub fn step(&self, now: Time) -> Step {
-        let due = self.deadlines().into_iter().rev().find(|(at, _)| now >= *at);
+        let due = self
+            .deadlines()
+            .into_iter()
+            .rev()
+            .find(|(at, _)| now >= *at);
         match due {
             Some((_, step)) => step,
             None if self.alone => Step::Alone,

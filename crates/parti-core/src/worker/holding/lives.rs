@@ -30,6 +30,8 @@ impl Lives {
         if planted!(SeizeWithoutEvidence) {
             return true;
         }
-        self.0.get(owner).is_some_and(|(seen, over)| *seen > life || (*seen == life && *over))
+        self.0
+            .get(owner)
+            .is_some_and(|(seen, over)| *seen > life || (*seen == life && *over))
     }
 }

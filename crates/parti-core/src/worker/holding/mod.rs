@@ -101,7 +101,10 @@ impl Holdings {
             }
         }
         for (id, wish) in wishes {
-            let holding = self.map.entry(id.clone()).or_insert_with(|| Holding::new(wish));
+            let holding = self
+                .map
+                .entry(id.clone())
+                .or_insert_with(|| Holding::new(wish));
             if holding.wish != wish {
                 holding.not_before = Time::ZERO;
             }
@@ -123,7 +126,9 @@ impl Holdings {
 
     /// Whether nothing outside the wishes to serve is owned, for certain.
     pub fn all_released(&self) -> bool {
-        self.map.values().all(|holding| holding.wish == Wish::Serve || holding.is_out())
+        self.map
+            .values()
+            .all(|holding| holding.wish == Wish::Serve || holding.is_out())
     }
 
     /// Whether all that should be served is owned.
@@ -145,7 +150,10 @@ impl Holdings {
 
     /// How many partitions are owned.
     pub fn load(&self) -> u64 {
-        self.map.values().filter(|holding| matches!(holding.phase, Phase::Held(_))).count() as u64
+        self.map
+            .values()
+            .filter(|holding| matches!(holding.phase, Phase::Held(_)))
+            .count() as u64
     }
 
     /// What is owned.
@@ -163,7 +171,9 @@ impl Holdings {
 
     /// Whether this partition is owned.
     pub fn holds(&self, id: &PartitionId) -> bool {
-        self.map.get(id).is_some_and(|holding| matches!(holding.phase, Phase::Held(_)))
+        self.map
+            .get(id)
+            .is_some_and(|holding| matches!(holding.phase, Phase::Held(_)))
     }
 
     /// Takes that are being refused.
@@ -202,7 +212,10 @@ impl Holdings {
     pub fn abandon(&mut self, lanes: &mut Lanes, out: &mut Outbox) {
         for (id, holding) in std::mem::take(&mut self.map) {
             if let Phase::Held(held) = &holding.phase {
-                out.report(Report::Fenced { partition: id.clone(), epoch: held.epoch });
+                out.report(Report::Fenced {
+                    partition: id.clone(),
+                    epoch: held.epoch,
+                });
             }
             lanes.abandon(out.now(), &id);
             lanes.detach(out.now(), &id);
@@ -227,7 +240,10 @@ impl Holdings {
 
     /// A lane has ended its last handler call.
     pub fn drained(&mut self, id: &PartitionId) {
-        if let Some(Holding { phase: Phase::Held(held), .. }) = self.map.get_mut(id)
+        if let Some(Holding {
+            phase: Phase::Held(held),
+            ..
+        }) = self.map.get_mut(id)
             && held.lane == LanePhase::Closing
         {
             held.lane = LanePhase::Drained;
@@ -236,7 +252,10 @@ impl Holdings {
 
     /// A lane in suspicion wants to begin a message.
     pub fn begin(&mut self, id: &PartitionId, epoch: Epoch, begun: Begun) {
-        if let Some(Holding { phase: Phase::Held(held), .. }) = self.map.get_mut(id)
+        if let Some(Holding {
+            phase: Phase::Held(held),
+            ..
+        }) = self.map.get_mut(id)
             && held.epoch == epoch
         {
             held.begin = Some(begun);
@@ -245,7 +264,11 @@ impl Holdings {
 
     /// A lane wants its progress committed now.
     pub fn commit_now(&mut self, id: &PartitionId) {
-        if let Some(Holding { phase: Phase::Held(held), .. }) = self.map.get_mut(id) {
+        if let Some(Holding {
+            phase: Phase::Held(held),
+            ..
+        }) = self.map.get_mut(id)
+        {
             held.commit_now = true;
         }
     }
@@ -291,7 +314,14 @@ impl Holdings {
         let mut batch: Vec<(PartitionId, Write)> = Vec::new();
         let mut gone = Vec::new();
         let mut owners = Vec::new();
-        let ctx = Context { me, life, lease, flush, start: self.start, lives: &self.lives };
+        let ctx = Context {
+            me,
+            life,
+            lease,
+            flush,
+            start: self.start,
+            lives: &self.lives,
+        };
         for (id, holding) in &mut self.map {
             match holding.next(id, &ctx, lanes, out) {
                 Next::Nothing => {}
@@ -305,7 +335,11 @@ impl Holdings {
                 Next::Write(op, value) => {
                     let expect = holding.found.expect();
                     let value = value.map(|record| Record::Partition(Arc::new(record)));
-                    let write = Write { key: Key::Partition(id.clone()), expect, value };
+                    let write = Write {
+                        key: Key::Partition(id.clone()),
+                        expect,
+                        value,
+                    };
                     batch.push((id.clone(), write));
                     holding.op = Some(op);
                 }
@@ -320,7 +354,11 @@ impl Holdings {
         }
         for chunk in batch.chunks(BATCH) {
             let (ids, writes) = chunk.iter().cloned().unzip();
-            out.ask(Purpose::Partitions(ids), StoreOp::Write(writes), self.timeout);
+            out.ask(
+                Purpose::Partitions(ids),
+                StoreOp::Write(writes),
+                self.timeout,
+            );
         }
         if self.next_flush == Time::NEVER && self.load() > 0 {
             self.next_flush = now + self.flush_interval;
@@ -387,8 +425,14 @@ impl Holdings {
         let StoreReply::Write(outcomes) = reply else {
             return;
         };
-        let ctx =
-            Context { me, life, lease: true, flush: false, start: self.start, lives: &self.lives };
+        let ctx = Context {
+            me,
+            life,
+            lease: true,
+            flush: false,
+            start: self.start,
+            lives: &self.lives,
+        };
         for (id, outcome) in ids.into_iter().zip(outcomes) {
             let Some(holding) = self.map.get_mut(&id) else {
                 continue;

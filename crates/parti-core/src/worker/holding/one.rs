@@ -78,11 +78,21 @@ pub(super) enum Phase {
 pub(super) enum Op {
     Read,
     /// `seized`: the dead owner it is taken from.
-    Take { seized: Option<WorkerId>, record: PartitionRecord },
-    Commit { record: PartitionRecord, begun: Option<Begun> },
-    Release { record: PartitionRecord },
+    Take {
+        seized: Option<WorkerId>,
+        record: PartitionRecord,
+    },
+    Commit {
+        record: PartitionRecord,
+        begun: Option<Begun>,
+    },
+    Release {
+        record: PartitionRecord,
+    },
     /// Changes nothing but the revision, so that an earlier write can no longer land.
-    Settle { record: PartitionRecord },
+    Settle {
+        record: PartitionRecord,
+    },
 }
 
 #[derive(Clone, Debug)]
@@ -127,7 +137,10 @@ impl Holding {
         }
         matches!(self.phase, Phase::Out)
             && !self.open_fate
-            && !matches!(self.op, Some(Op::Take { .. } | Op::Release { .. } | Op::Settle { .. }))
+            && !matches!(
+                self.op,
+                Some(Op::Take { .. } | Op::Release { .. } | Op::Settle { .. })
+            )
     }
 }
 
@@ -164,8 +177,16 @@ fn settle(holding: &Holding, out: &mut Outbox) -> Next {
             ..PartitionRecord::default()
         },
     };
-    let record = PartitionRecord { nonce: out.nonce(), ..record };
-    Next::Write(Op::Settle { record: record.clone() }, Some(record))
+    let record = PartitionRecord {
+        nonce: out.nonce(),
+        ..record
+    };
+    Next::Write(
+        Op::Settle {
+            record: record.clone(),
+        },
+        Some(record),
+    )
 }
 
 /// The record with the lane's progress.
@@ -185,7 +206,10 @@ fn with_progress(
         record.offset = progress.offset.max(record.offset);
         record.done_above = progress.done_above;
     }
-    if record.begun.is_some_and(|begun| record.offset >= Some(begun.offset)) {
+    if record
+        .begun
+        .is_some_and(|begun| record.offset >= Some(begun.offset))
+    {
         record.begun = None;
     }
     record
@@ -214,7 +238,13 @@ fn commit(
     }
     record.nonce = out.nonce();
     record.updated_at = out.wall_ms();
-    Next::Write(Op::Commit { record: record.clone(), begun }, Some(record))
+    Next::Write(
+        Op::Commit {
+            record: record.clone(),
+            begun,
+        },
+        Some(record),
+    )
 }
 
 fn release(id: &PartitionId, holding: &mut Holding, lanes: &Lanes, out: &mut Outbox) -> Next {
@@ -230,8 +260,14 @@ fn release(id: &PartitionId, holding: &mut Holding, lanes: &Lanes, out: &mut Out
     record.begun = None;
     record.nonce = out.nonce();
     record.updated_at = out.wall_ms();
-    let op = Op::Release { record: record.clone() };
-    let value = if planted!(ReleaseByDelete) { None } else { Some(record) };
+    let op = Op::Release {
+        record: record.clone(),
+    };
+    let value = if planted!(ReleaseByDelete) {
+        None
+    } else {
+        Some(record)
+    };
     Next::Write(op, value)
 }
 
@@ -241,7 +277,10 @@ pub(super) fn unreadable(stored: &Stored, record: &Record, out: &mut Outbox) {
         Record::Unreadable(why) => why.to_string(),
         _ => "another kind of record is stored there".to_owned(),
     };
-    out.trouble(Trouble::Unreadable { key: format!("{:?}", stored.key), why });
+    out.trouble(Trouble::Unreadable {
+        key: format!("{:?}", stored.key),
+        why,
+    });
 }
 
 impl Holding {
@@ -260,7 +299,10 @@ impl Holding {
         // A record that names this very life is ours, however that came about.
         if matches!(self.phase, Phase::Out)
             && let Found::At(_, record) = &self.found
-            && record.owner.as_ref().is_some_and(|(owner, life)| ctx.is_me(owner, *life))
+            && record
+                .owner
+                .as_ref()
+                .is_some_and(|(owner, life)| ctx.is_me(owner, *life))
         {
             self.become_held(id, record.clone(), None, lanes, out);
         }
@@ -280,7 +322,11 @@ impl Holding {
                         _ => settle(self, out),
                     };
                 }
-                if self.wish == Wish::Drop { Next::Forget } else { Next::Nothing }
+                if self.wish == Wish::Drop {
+                    Next::Forget
+                } else {
+                    Next::Nothing
+                }
             }
             (Phase::Held(held), Wish::Serve) if held.lane == LanePhase::Open => {
                 if let Some(begun) = held.begin {
@@ -317,13 +363,22 @@ impl Holding {
                 let Some(start) = self.start else {
                     if !self.resolving {
                         self.resolving = true;
-                        let start =
-                            if self.added { StartPosition::Earliest } else { ctx.start };
+                        let start = if self.added {
+                            StartPosition::Earliest
+                        } else {
+                            ctx.start
+                        };
                         lanes.resolve(out.now(), id, start);
                     }
                     return Next::Nothing;
                 };
-                (PartitionRecord { start, ..PartitionRecord::default() }, None)
+                (
+                    PartitionRecord {
+                        start,
+                        ..PartitionRecord::default()
+                    },
+                    None,
+                )
             }
             Found::At(_, record) => {
                 let seized = match &record.owner {
@@ -331,10 +386,8 @@ impl Holding {
                     // An older life of mine cannot hold anything any more.
                     Some((owner, older)) if owner == ctx.me && *older < ctx.life => {
                         Some(owner.clone())
-                    },
-                    Some((owner, its)) if ctx.lives.is_over(owner, *its) => {
-                        Some(owner.clone())
-                    },
+                    }
+                    Some((owner, its)) if ctx.lives.is_over(owner, *its) => Some(owner.clone()),
                     Some((owner, its)) => {
                         let blocked = Blocked {
                             partition: id.clone(),
@@ -359,7 +412,10 @@ impl Holding {
         if planted!(ServeFromRead) {
             self.become_held(id, Arc::new(record.clone()), seized.clone(), lanes, out);
         }
-        let op = Op::Take { seized, record: record.clone() };
+        let op = Op::Take {
+            seized,
+            record: record.clone(),
+        };
         Next::Write(op, Some(record))
     }
 
@@ -386,12 +442,22 @@ impl Holding {
             };
             lanes.open(out.now(), id, opening);
             let partition = id.clone();
-            out.report(Report::Taken { partition, epoch, next_offset: next, seized: seized.is_some() });
+            out.report(Report::Taken {
+                partition,
+                epoch,
+                next_offset: next,
+                seized: seized.is_some(),
+            });
         }
         self.blocked = None;
         self.blocked_wait = BLOCKED_MIN;
-        self.phase =
-            Phase::Held(Held { epoch, lane, last: None, begin: None, commit_now: false });
+        self.phase = Phase::Held(Held {
+            epoch,
+            lane,
+            last: None,
+            begin: None,
+            commit_now: false,
+        });
     }
 
     pub(super) fn landed(
@@ -460,7 +526,11 @@ impl Holding {
         out: &mut Outbox,
     ) {
         let record = match &found {
-            Some(Stored { revision, record: Record::Partition(record), .. }) => {
+            Some(Stored {
+                revision,
+                record: Record::Partition(record),
+                ..
+            }) => {
                 self.found = Found::At(*revision, record.clone());
                 Some((*revision, record.clone()))
             }
@@ -483,7 +553,10 @@ impl Holding {
         let epoch = held.epoch;
         let mine = record.as_ref().is_some_and(|(_, record)| {
             record.epoch == epoch
-                && record.owner.as_ref().is_some_and(|(owner, life)| ctx.is_me(owner, *life))
+                && record
+                    .owner
+                    .as_ref()
+                    .is_some_and(|(owner, life)| ctx.is_me(owner, *life))
         });
         if mine || (planted!(SkipEpochCheck) && record.is_some()) {
             // An earlier write of ours landed late. Go on from there.
@@ -509,7 +582,10 @@ impl Holding {
     fn fence(&mut self, id: &PartitionId, epoch: Epoch, lanes: &mut Lanes, out: &mut Outbox) {
         lanes.abandon(out.now(), id);
         lanes.detach(out.now(), id);
-        out.report(Report::Fenced { partition: id.clone(), epoch });
+        out.report(Report::Fenced {
+            partition: id.clone(),
+            epoch,
+        });
         self.phase = Phase::Out;
         self.not_before = out.now() + BLOCKED_MIN;
         if self.wish != Wish::Drop {

@@ -1,6 +1,5 @@
 //! What the worker says about itself: its session's body, and its state.
 
-
 use super::*;
 
 impl Worker {
@@ -45,7 +44,10 @@ impl Worker {
     pub(super) fn step_state(&mut self) {
         let state = self.present_state();
         if state != self.state {
-            self.out.report(Report::State { from: self.state, to: state });
+            self.out.report(Report::State {
+                from: self.state,
+                to: state,
+            });
             self.state = state;
         }
     }
@@ -73,7 +75,13 @@ impl Worker {
                 State::Election
             };
         }
-        match self.told.plan.as_ref().map(|plan| plan.state).unwrap_or_default() {
+        match self
+            .told
+            .plan
+            .as_ref()
+            .map(|plan| plan.state)
+            .unwrap_or_default()
+        {
             PlanState::Stable => State::Stable,
             PlanState::Scaling => State::Scaling,
             PlanState::Rebalancing => State::Rebalancing,

@@ -1,6 +1,5 @@
 //! The graceful stop, and the end.
 
-
 use super::*;
 
 impl Worker {
@@ -34,13 +33,15 @@ impl Worker {
         };
         let step = stopping.step(self.out.now());
         if step >= Step::Alone {
-            self.holdings.want([], [], &[], &mut self.lanes, &mut self.out);
+            self.holdings
+                .want([], [], &[], &mut self.lanes, &mut self.out);
         }
         if step >= Step::Forced {
             self.holdings.force_release(&mut self.lanes, &mut self.out);
         }
         if step == Step::Over {
-            self.out.report(Report::History("stopped by its time limit".into()));
+            self.out
+                .report(Report::History("stopped by its time limit".into()));
             self.end(Ok(()));
         }
     }
@@ -51,7 +52,11 @@ impl Worker {
             return false;
         };
         let relieved = stopping.step(self.out.now()) >= Step::Alone
-            || self.told.assignment.as_ref().is_none_or(|told| told.serve.is_empty());
+            || self
+                .told
+                .assignment
+                .as_ref()
+                .is_none_or(|told| told.serve.is_empty());
         relieved && self.holdings.is_empty() && !self.election.is_resigning()
     }
 

@@ -173,7 +173,10 @@ impl Worker {
             return Time::NEVER;
         }
         let now = self.out.now();
-        let mut next = self.identity.next_deadline().min(self.session.next_deadline());
+        let mut next = self
+            .identity
+            .next_deadline()
+            .min(self.session.next_deadline());
         if let Listing::RetryAt(at) = self.listing {
             next = next.min(at);
         }
@@ -181,16 +184,15 @@ impl Worker {
             next = next.min(stopping.next_deadline(now));
         }
         if let Some((me, _)) = self.session.id() {
-            next = next.min(self.holdings.next_deadline()).min(self.lanes.next_deadline());
+            next = next
+                .min(self.holdings.next_deadline())
+                .min(self.lanes.next_deadline());
             if self.lease_alive {
                 next = next.min(self.session.lease_until());
                 match &self.leaderless {
                     Some(leaderless) => {
-                        next = next.min(leaderless.next_deadline(
-                            me,
-                            &self.sessions,
-                            &self.silence,
-                        ));
+                        next =
+                            next.min(leaderless.next_deadline(me, &self.sessions, &self.silence));
                     }
                     None => next = next.min(self.election.next_deadline(&self.silence)),
                 }
@@ -240,7 +242,12 @@ impl Worker {
             Event::Flush => self.holdings.flush(now),
             Event::ClockJumped => self.session.clock_jumped(&mut self.out),
             Event::Source(event) => self.lanes.source(now, event),
-            Event::Handled { partition, epoch, offset, result } => {
+            Event::Handled {
+                partition,
+                epoch,
+                offset,
+                result,
+            } => {
                 self.lanes.handled(now, &partition, epoch, offset, result);
             }
         }

@@ -1,6 +1,5 @@
 //! News: watches, assignments, the partition list, and whether everybody agrees.
 
-
 use super::*;
 
 impl Worker {
@@ -23,7 +22,8 @@ impl Worker {
         }
         match scope {
             Scope::Key(Key::Leader) => {
-                self.election.watched(event, &mut self.silence, &mut self.out);
+                self.election
+                    .watched(event, &mut self.silence, &mut self.out);
                 self.told.highest_term = self.told.highest_term.max(self.election.term());
             }
             Scope::Key(Key::Plan) => {
@@ -100,7 +100,11 @@ impl Worker {
         let Some((_, life)) = self.session.id() else {
             return;
         };
-        let known = self.told.assignment.as_ref().map(|told| (told.term, told.version));
+        let known = self
+            .told
+            .assignment
+            .as_ref()
+            .map(|told| (told.term, told.version));
         let newer = known.is_none_or(|known| (record.term, record.version) > known);
         let lower = record.term < self.told.highest_term && !planted!(AcceptLowerTerm);
         if record.incarnation != life || lower || !newer {
@@ -113,7 +117,9 @@ impl Worker {
             serve: record.serve.clone(),
             prepare: record.prepare.iter().map(|(id, _)| id.clone()).collect(),
         });
-        let alone = self.stopping.is_some_and(|s| s.step(self.out.now()) >= Step::Alone);
+        let alone = self
+            .stopping
+            .is_some_and(|s| s.step(self.out.now()) >= Step::Alone);
         if !alone {
             self.holdings.want(
                 record.serve.iter().cloned(),

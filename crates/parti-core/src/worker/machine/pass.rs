@@ -1,6 +1,5 @@
 //! The pass over the parts that ends every event.
 
-
 use super::*;
 
 impl Worker {
@@ -67,7 +66,10 @@ impl Worker {
             return;
         };
         let me = me.clone();
-        match self.election.step(&me, life, lease, &self.silence, &mut self.out) {
+        match self
+            .election
+            .step(&me, life, lease, &self.silence, &mut self.out)
+        {
             election::Outcome::Won(term) => self.lead(term),
             election::Outcome::Lost => self.step_down(),
             _ => {}
@@ -108,7 +110,8 @@ impl Worker {
                 serve: serve.clone(),
                 prepare: Vec::new(),
             });
-            self.holdings.want(serve, [], &[], &mut self.lanes, &mut self.out);
+            self.holdings
+                .want(serve, [], &[], &mut self.lanes, &mut self.out);
         }
     }
 
@@ -121,7 +124,8 @@ impl Worker {
             let Some((me, life)) = self.session.id() else {
                 return;
             };
-            self.holdings.step(me, life, lease, &mut self.lanes, &mut self.out);
+            self.holdings
+                .step(me, life, lease, &mut self.lanes, &mut self.out);
             if !self.pump_lanes() {
                 return;
             }
@@ -146,15 +150,27 @@ impl Worker {
 
     pub(super) fn noted(&mut self, note: LaneNote) {
         match note {
-            LaneNote::Begin { partition, epoch, begun } => {
+            LaneNote::Begin {
+                partition,
+                epoch,
+                begun,
+            } => {
                 self.holdings.begin(&partition, epoch, begun);
             }
             LaneNote::Commit { partition } => self.holdings.commit_now(&partition),
             LaneNote::Drained { partition } => self.holdings.drained(&partition),
             LaneNote::ReadyChanged => {}
             LaneNote::Trouble(trouble) => self.out.trouble(trouble),
-            LaneNote::DeadLettered { partition, offset, attempts } => {
-                self.out.report(Report::DeadLettered { partition, offset, attempts });
+            LaneNote::DeadLettered {
+                partition,
+                offset,
+                attempts,
+            } => {
+                self.out.report(Report::DeadLettered {
+                    partition,
+                    offset,
+                    attempts,
+                });
             }
             LaneNote::Resolved { partition, next } => self.holdings.resolved(&partition, next),
         }

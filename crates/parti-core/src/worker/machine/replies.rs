@@ -1,18 +1,22 @@
 //! Replies of the store find the part that asked; leading begins and ends here.
 
-
 use super::*;
 
 impl Worker {
     pub(super) fn answered(&mut self, answered: Answered) -> Result<(), Fatal> {
-        let Answered { purpose, sent, reply } = answered;
+        let Answered {
+            purpose,
+            sent,
+            reply,
+        } = answered;
         if self.out.store_went_back() && !planted!(IgnoreStoreWentBack) {
             return Err(Fatal::StoreWentBack);
         }
         match purpose {
             Purpose::Identity => {
                 self.identity.answered(reply, &mut self.out)?;
-                if self.identity.is_known() && self.life == Life::Joining && self.session.is_gone() {
+                if self.identity.is_known() && self.life == Life::Joining && self.session.is_gone()
+                {
                     self.session.claim(&mut self.out);
                 }
             }
@@ -49,7 +53,8 @@ impl Worker {
             Purpose::Partitions(ids) => {
                 if let Some((me, life)) = self.session.id() {
                     let lanes = &mut self.lanes;
-                    self.holdings.answered(ids, reply, me, life, lanes, &mut self.out);
+                    self.holdings
+                        .answered(ids, reply, me, life, lanes, &mut self.out);
                 }
             }
             Purpose::LookAround => {
@@ -96,7 +101,10 @@ impl Worker {
         if let Some(assignment) = self.told.assignment.take() {
             drop(assignment);
         }
-        self.told = Told { highest_term: self.told.highest_term, ..Told::default() };
+        self.told = Told {
+            highest_term: self.told.highest_term,
+            ..Told::default()
+        };
         if !planted!(KeepServingAfterSessionLoss) {
             self.holdings.abandon(&mut self.lanes, &mut self.out);
         }
@@ -118,7 +126,9 @@ impl Worker {
     pub(super) fn election_answered(&mut self, sent: Time, reply: StoreReply) {
         let before = self.election.holder().cloned();
         let silent_since = self.silence.since(&Key::Leader);
-        let outcome = self.election.answered(sent, reply, &mut self.silence, &mut self.out);
+        let outcome = self
+            .election
+            .answered(sent, reply, &mut self.silence, &mut self.out);
         match outcome {
             election::Outcome::Won(term) => {
                 self.silence.succeeded(self.out.now());
@@ -155,7 +165,8 @@ impl Worker {
 
     pub(super) fn step_down(&mut self) {
         if self.leader.take().is_some() {
-            self.out.push(Action::Unwatch(Scope::Prefix(Prefix::Workers)));
+            self.out
+                .push(Action::Unwatch(Scope::Prefix(Prefix::Workers)));
             self.out.report(Report::Leading(None));
             self.deposed = None;
         }

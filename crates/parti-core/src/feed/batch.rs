@@ -1,0 +1,127 @@
+//! How much to pull: a batch that follows the handlers' throughput, and a window that the server
+//! counts too.
+
+use std::time::Duration;
+
+use crate::config::JetStreamConfig;
+use crate::time::Time;
+
+/// A batch holds about this much of the handlers' work.
+const WORTH: Duration = Duration::from_secs(1);
+/// Throughput is looked at this often.
+const SAMPLE: Duration = Duration::from_millis(250);
+
+/// The adaptive batch and the window of unacked deliveries.
+#[derive(Clone, Debug)]
+pub(crate) struct Batch {
+    size: u32,
+    window: u32,
+    handled: u32,
+    /// Start of the present sample; none while nothing is held, because idle is not slow.
+    since: Option<Time>,
+}
+
+impl Batch {
+    pub(crate) fn new(config: &JetStreamConfig) -> Self {
+        let window =
+            (f64::from(config.max_ack_pending) * config.backpressure.clamp(0.0, 1.0)) as u32;
+        let window = window.max(1);
+        Self {
+            size: config.initial_batch.clamp(1, window),
+            window,
+            handled: 0,
+            since: None,
+        }
+    }
+
+    /// How many messages to ask for, with so many held here and so many asked for already. 0: stop.
+    pub(crate) fn ask_for(&self, held: usize, outstanding: u32) -> u32 {
+        let used = u32::try_from(held)
+            .unwrap_or(u32::MAX)
+            .saturating_add(outstanding);
+        self.size.min(self.window.saturating_sub(used))
+    }
+
+    /// Whether the window is used up.
+    pub(crate) fn is_full(&self, held: usize) -> bool {
+        held >= self.window as usize
+    }
+
+    /// A message was handled.
+    pub(crate) fn handled(&mut self) {
+        self.handled += 1;
+    }
+
+    /// Looks at the throughput: grows or shrinks by at most a factor of two per sample.
+    pub(crate) fn sample(&mut self, now: Time, held: usize) {
+        let Some(since) = self.since else {
+            if held > 0 {
+                (self.since, self.handled) = (Some(now), 0);
+            }
+            return;
+        };
+        let elapsed = now.since(since);
+        if elapsed < SAMPLE {
+            return;
+        }
+        let worth = f64::from(self.handled) * WORTH.as_secs_f64() / elapsed.as_secs_f64();
+        // A drained buffer says only that the handlers could have done at least this much.
+        let low = if held == 0 { self.size } else { self.size / 2 };
+        let high = self.size.saturating_mul(2).min(self.window);
+        self.size = (worth as u32).clamp(low.min(high), high).max(1);
+        self.handled = 0;
+        self.since = (held > 0).then_some(now);
+    }
+
+    #[cfg(test)]
+    pub(crate) fn size(&self) -> u32 {
+        self.size
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::Config;
+
+    fn batch() -> Batch {
+        Batch::new(&Config::default().jetstream)
+    }
+
+    #[test]
+    fn pulling_stops_at_the_share_of_the_window() {
+        let batch = batch();
+        assert_eq!(batch.ask_for(0, 0), 50);
+        assert_eq!(batch.ask_for(340, 50), 10);
+        assert_eq!(batch.ask_for(400, 0), 0);
+        assert!(batch.is_full(400) && !batch.is_full(399));
+    }
+
+    #[test]
+    fn it_grows_with_fast_handlers_and_shrinks_with_slow_ones() {
+        let mut batch = batch();
+        let mut now = Time(0);
+        batch.sample(now, 50);
+        for _ in 0..5 {
+            (0..1000).for_each(|_| batch.handled());
+            now = now + SAMPLE;
+            batch.sample(now, 50);
+        }
+        assert_eq!(batch.size(), 400, "up to the window");
+        for _ in 0..20 {
+            batch.handled();
+            now = now + SAMPLE;
+            batch.sample(now, 50);
+        }
+        assert_eq!(batch.size(), 4, "four a second are worth four");
+    }
+
+    #[test]
+    fn idle_is_not_slow() {
+        let mut batch = batch();
+        for step in 0..20 {
+            batch.sample(Time(0) + SAMPLE * step, 0);
+        }
+        assert_eq!(batch.size(), 50);
+    }
+}

@@ -1,0 +1,325 @@
+//! The worker's one durable consumer, as transport: its sequence, pulls, acks and inspections.
+//!
+//! The consumer sequence in each delivery shows every loss between two deliveries; a loss at the
+//! end shows when the durable's own count is compared (the inspection). What follows from a gap is
+//! the feeds' business.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use crate::config::{AckMode, Config};
+use crate::feed::batch::Batch;
+use crate::feed::consumer::Planner;
+use crate::io::{Ask, ConsumerState, SourceError, SourceRequest};
+use crate::lane::outbox::{Delivery, Outbox};
+use crate::rng::Rng;
+use crate::time::Time;
+
+/// Pulls that may be open at once: the second one bridges the round trip.
+const OPEN_PULLS: usize = 2;
+/// How long a delivery may be on its way before it counts as lost.
+const ON_ITS_WAY: Duration = Duration::from_secs(1);
+
+/// What a delivery's identity and sequence say.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Arrival {
+    /// Of an earlier life of the durable: means nothing any more.
+    Stale,
+    /// Right after the one before.
+    InOrder,
+    /// Something before it is missing, or the durable went back.
+    Gap,
+    /// Of a durable that somebody recreated: its filter is unknown.
+    Foreign,
+}
+
+/// What an answer about the durable says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum News {
+    /// Not an answer to the planner or to an inspection.
+    NotMine,
+    /// An update failed, or an inspection did.
+    Failed,
+    /// An update was carried out. `recreated`: on another durable than before.
+    Updated { recreated: bool },
+    /// An inspection found everything as it should be.
+    Sound,
+    /// An inspection found another durable than ours, or another filter.
+    Foreign,
+}
+
+/// The worker's durable.
+#[derive(Debug)]
+pub(crate) struct Durable {
+    pub(crate) planner: Planner,
+    pub(crate) identity: u64,
+    /// The next consumer sequence.
+    expected: u64,
+    /// Open pulls, with how many messages each may still bring.
+    pulls: BTreeMap<Ask, u32>,
+    /// Unacked deliveries that are here, with when the server last heard of each.
+    held: BTreeMap<u64, Time>,
+    pub(crate) batch: Batch,
+    explicit: bool,
+    ack_wait: Duration,
+    extend_at: Time,
+    reconcile_interval: Duration,
+    inspection: Option<Ask>,
+    inspect_at: Time,
+    /// The durable says that it handed out up to here: what has not come by then is lost.
+    owed: Option<(u64, Time)>,
+}
+
+impl Durable {
+    pub(crate) fn new(config: &Config) -> Self {
+        let jetstream = &config.jetstream;
+        Self {
+            planner: Planner::new(config),
+            identity: 0,
+            expected: 1,
+            pulls: BTreeMap::new(),
+            held: BTreeMap::new(),
+            batch: Batch::new(jetstream),
+            explicit: jetstream.ack == AckMode::Explicit,
+            ack_wait: jetstream.ack_wait,
+            extend_at: Time::NEVER,
+            reconcile_interval: jetstream.reconcile_interval,
+            inspection: None,
+            inspect_at: Time::NEVER,
+            owed: None,
+        }
+    }
+
+    /// Takes note of a delivery.
+    pub(crate) fn arrive(&mut self, delivery: Delivery) -> Arrival {
+        if delivery.consumer < self.identity {
+            return Arrival::Stale;
+        }
+        if let Some(mut pull) = self.pulls.first_entry() {
+            *pull.get_mut() = pull.get().saturating_sub(1);
+            if *pull.get() == 0 {
+                pull.remove();
+            }
+        }
+        let expected = self.expected;
+        self.expected = delivery.sequence + 1;
+        if delivery.consumer > self.identity {
+            self.begin_life(delivery.consumer, delivery.sequence);
+            self.planner.forget_answer();
+            return Arrival::Foreign;
+        }
+        if delivery.sequence == expected || planted!(IgnoreSequenceGap) {
+            Arrival::InOrder
+        } else {
+            Arrival::Gap
+        }
+    }
+
+    /// Another life of the durable: nothing of the earlier one means anything any more.
+    fn begin_life(&mut self, identity: u64, delivered: u64) {
+        self.identity = identity;
+        self.expected = delivered + 1;
+        self.pulls.clear();
+        self.held.clear();
+        self.owed = None;
+    }
+
+    /// Keeps a delivery unacked until it is handled or dropped.
+    pub(crate) fn hold(&mut self, now: Time, delivery: Delivery, out: &mut Outbox) {
+        if planted!(AckBeforeHandled) {
+            out.source(SourceRequest::Ack {
+                deliveries: vec![delivery.sequence],
+            });
+        }
+        self.held.insert(delivery.sequence, now);
+        if self.extend_at == Time::NEVER {
+            self.extend_at = now + self.ack_wait / 3;
+        }
+    }
+
+    /// Sends the acks that gathered, and forgets what was dropped.
+    pub(crate) fn settle(&mut self, out: &mut Outbox) {
+        for delivery in std::mem::take(&mut out.dropped) {
+            if delivery.consumer == self.identity {
+                self.held.remove(&delivery.sequence);
+            }
+        }
+        let mut deliveries: Vec<u64> = std::mem::take(&mut out.acks)
+            .into_iter()
+            .filter(|d| d.consumer == self.identity)
+            .map(|d| d.sequence)
+            .collect();
+        deliveries.sort_unstable();
+        deliveries.dedup();
+        for sequence in &deliveries {
+            self.held.remove(sequence);
+        }
+        if self.explicit && !deliveries.is_empty() {
+            out.source(SourceRequest::Ack { deliveries });
+        }
+    }
+
+    /// Tells the server in time that what is here is still worked on.
+    pub(crate) fn extend(&mut self, now: Time, out: &mut Outbox) {
+        if now < self.extend_at {
+            return;
+        }
+        self.extend_at = if self.held.is_empty() {
+            Time::NEVER
+        } else {
+            now + self.ack_wait / 3
+        };
+        let mut deliveries = Vec::new();
+        for (sequence, heard) in &mut self.held {
+            // At the next look, this one would be older than two thirds.
+            if now.since(*heard) >= self.ack_wait / 3 {
+                *heard = now;
+                deliveries.push(*sequence);
+            }
+        }
+        if self.explicit && !deliveries.is_empty() {
+            out.source(SourceRequest::Extend { deliveries });
+        }
+    }
+
+    /// Asks for more where the window allows.
+    pub(crate) fn pull(&mut self, now: Time, out: &mut Outbox) {
+        self.batch.sample(now, self.held.len());
+        if self.identity == 0 || !self.planner.has_consumer() || self.pulls.len() >= OPEN_PULLS {
+            return;
+        }
+        let outstanding = self.pulls.values().sum();
+        let batch = self.batch.ask_for(self.held.len(), outstanding);
+        // A second pull only when the first is nearly used up.
+        if batch == 0 || outstanding > batch / 2 {
+            return;
+        }
+        let ask = out.ask();
+        self.pulls.insert(ask, batch);
+        out.source(SourceRequest::Pull { ask, batch });
+    }
+
+    /// A pull ended. True: with less than it asked for.
+    pub(crate) fn pull_ended(&mut self, ask: Ask) -> bool {
+        self.pulls.remove(&ask).is_some()
+    }
+
+    /// Asks every open pull to end.
+    pub(crate) fn stop_pulls(&self, out: &mut Outbox) {
+        for ask in self.pulls.keys() {
+            out.source(SourceRequest::StopPull { ask: *ask });
+        }
+    }
+
+    /// Whether a pull is open.
+    pub(crate) fn is_pulling(&self) -> bool {
+        !self.pulls.is_empty()
+    }
+
+    /// The connection was lost: open pulls are gone.
+    pub(crate) fn reconnected(&mut self, now: Time) {
+        self.pulls.clear();
+        self.inspect_at = self.inspect_at.min(now);
+    }
+
+    /// Whether the window is used up.
+    pub(crate) fn is_full(&self) -> bool {
+        self.batch.is_full(self.held.len())
+    }
+
+    /// Looks at the durable from time to time.
+    pub(crate) fn inspect(&mut self, now: Time, out: &mut Outbox) {
+        let due = self.inspection.is_none() && self.inspect_at <= now;
+        if due && self.planner.is_settled() && self.identity != 0 {
+            let ask = out.ask();
+            self.inspection = Some(ask);
+            let partitions = self.planner.wanted();
+            out.source(SourceRequest::InspectConsumer { ask, partitions });
+        }
+    }
+
+    /// True when a delivery that the durable says it made has not come: a gap at the end.
+    pub(crate) fn is_short(&mut self, now: Time) -> bool {
+        let Some((delivered, _)) = self.owed.take_if(|(_, at)| *at <= now) else {
+            return false;
+        };
+        let short = self.expected <= delivered;
+        if short {
+            self.expected = delivered + 1;
+        }
+        short
+    }
+
+    /// Takes in an answer about the durable.
+    pub(crate) fn answer(
+        &mut self,
+        now: Time,
+        ask: Ask,
+        result: &Result<ConsumerState, SourceError>,
+        rng: &mut Rng,
+    ) -> News {
+        if self.inspection == Some(ask) {
+            self.inspection = None;
+            self.inspect_at = now + self.reconcile_interval;
+            return match result {
+                Ok(state) => self.compare(now, state),
+                Err(_) => News::Failed,
+            };
+        }
+        let error = result.as_ref().err().map(ToString::to_string);
+        match (self.planner.answer(now, ask, error, rng), result) {
+            (None, _) => News::NotMine,
+            (Some(_), Err(_)) => News::Failed,
+            (Some(_), Ok(state)) => {
+                self.inspect_at = now + self.reconcile_interval;
+                let recreated = self.adopt(now, state);
+                News::Updated { recreated }
+            }
+        }
+    }
+
+    /// Takes over what an answer says about the durable. True: it is another one than before.
+    pub(crate) fn adopt(&mut self, now: Time, state: &ConsumerState) -> bool {
+        if state.identity != self.identity {
+            self.begin_life(state.identity, state.delivered);
+            return true;
+        }
+        self.note_owed(now, state.delivered);
+        false
+    }
+
+    fn note_owed(&mut self, now: Time, delivered: u64) {
+        if delivered >= self.expected && self.owed.is_none() {
+            self.owed = Some((delivered, now + ON_ITS_WAY));
+        }
+    }
+
+    fn compare(&mut self, now: Time, state: &ConsumerState) -> News {
+        if !self.planner.is_settled() {
+            // It is being changed: the answer may be of before or after.
+            return News::Sound;
+        }
+        if state.identity != self.identity || !state.as_wanted {
+            self.planner.forget_answer();
+            return News::Foreign;
+        }
+        self.note_owed(now, state.delivered);
+        News::Sound
+    }
+
+    /// When to look again, after now.
+    pub(crate) fn next_deadline(&self, now: Time) -> Time {
+        let owed = self.owed.map_or(Time::NEVER, |(_, at)| at);
+        let inspects = self.inspection.is_none() && self.identity != 0 && self.planner.is_settled();
+        let inspect = if inspects {
+            self.inspect_at
+        } else {
+            Time::NEVER
+        };
+        let deadlines = [owed, inspect, self.extend_at, self.planner.next_deadline()];
+        deadlines
+            .into_iter()
+            .map(|at| at.after(now))
+            .fold(Time::NEVER, Time::min)
+    }
+}

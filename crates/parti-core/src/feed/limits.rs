@@ -1,0 +1,512 @@
+//! The feed of a stream with limits retention: one durable for all lanes, as transport only.
+//!
+//! ```text
+//!  attach ──▶ planner ──update answered──▶ one Head for all lanes that wait ──▶ base of each lane
+//!  Delivered ──sequence in order──▶ the lane's tail ──▶ lane        (no lane: acked at once)
+//!      └──gap, step back, other durable, reconnect──▶ every lane needs a new base
+//!  Read (next, base] ──▶ lane, until the answer proves that the base was passed
+//! ```
+//!
+//! The checkpoint is the truth; acks are flow control.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use crate::config::Config;
+use crate::feed::backoff::Backoff;
+use crate::feed::consumer::UpdateCounters;
+use crate::feed::durable::{Arrival, Durable, News};
+use crate::feed::splice::{Base, Splice};
+use crate::feed::{Context, Feed};
+use crate::ids::{Offset, PartitionId};
+use crate::io::{Ask, Message, ReadBatch, SourceError, SourceEvent, SourceRequest};
+use crate::lane::map::LaneMap;
+use crate::lane::outbox::Delivery;
+use crate::lane::{LaneNote, Opening};
+use crate::rng::Rng;
+use crate::time::Time;
+use crate::worker::Trouble;
+
+/// Reads that may be in flight at once, over all lanes.
+const OPEN_READS: usize = 64;
+/// A last offset lower than one already seen is believed when it was told so often in a row.
+const PROOFS_THAT_LOG_WENT_BACK: u32 = 3;
+
+/// The feed of a stream with limits retention.
+#[derive(Debug)]
+pub(crate) struct Limits {
+    durable: Durable,
+    splices: BTreeMap<PartitionId, Splice>,
+    /// Lanes to look at.
+    dirty: BTreeSet<PartitionId>,
+    need_head: BTreeSet<PartitionId>,
+    head: Option<Ask>,
+    head_not_before: Time,
+    head_backoff: Backoff,
+    /// The highest offset seen anywhere in the stream.
+    seen: Offset,
+    low_heads: u32,
+    reads: BTreeMap<Ask, PartitionId>,
+    retry: (Duration, Duration),
+    rng: Rng,
+}
+
+impl Limits {
+    pub(crate) fn new(config: &Config, rng: Rng) -> Self {
+        let retry = (Duration::from_millis(50), config.retry.max_delay);
+        Self {
+            durable: Durable::new(config),
+            splices: BTreeMap::new(),
+            dirty: BTreeSet::new(),
+            need_head: BTreeSet::new(),
+            head: None,
+            head_not_before: Time::ZERO,
+            head_backoff: Backoff::new(retry.0, retry.1),
+            seen: Offset(0),
+            low_heads: 0,
+            reads: BTreeMap::new(),
+            retry,
+            rng,
+        }
+    }
+
+    fn delivered(
+        &mut self,
+        cx: &mut Context<'_>,
+        delivery: Delivery,
+        partition: &PartitionId,
+        message: Message,
+    ) {
+        match self.durable.arrive(delivery) {
+            Arrival::Stale => return,
+            Arrival::InOrder => {}
+            Arrival::Gap => self.gap(cx),
+            Arrival::Foreign => self.filter_is_unknown(cx),
+        }
+        self.seen = self.seen.max(message.offset);
+        let kept = self
+            .splices
+            .get_mut(partition)
+            .is_some_and(|splice| splice.arrive(message, delivery, cx.out));
+        if kept {
+            self.durable.hold(cx.now, delivery, cx.out);
+            self.dirty.insert(partition.clone());
+        } else {
+            // No lane, late, or to be read: the durable need not bring it again.
+            cx.out.ack(Some(delivery));
+        }
+    }
+
+    /// Deliveries may have been lost: every lane needs a new base.
+    fn gap(&mut self, cx: &mut Context<'_>) {
+        for (partition, splice) in &mut self.splices {
+            cx.out.ready_changed |= splice.base == Base::Known;
+            splice.gap(cx.out);
+            if splice.base == Base::NeedHead {
+                self.need_head.insert(partition.clone());
+            }
+        }
+    }
+
+    /// The durable's filter may be another one: what it does not deliver for sure is outside.
+    fn filter_is_unknown(&mut self, cx: &mut Context<'_>) {
+        self.gap(cx);
+        for (partition, splice) in &mut self.splices {
+            if !self.durable.planner.delivers(partition) {
+                splice.base = Base::Outside;
+                self.need_head.remove(partition);
+            }
+        }
+    }
+
+    fn ask_head(&mut self, cx: &mut Context<'_>) {
+        let due = self.head.is_none() && self.head_not_before <= cx.now;
+        if self.need_head.is_empty() || !due {
+            return;
+        }
+        let ask = cx.out.ask();
+        self.head = Some(ask);
+        for partition in std::mem::take(&mut self.need_head) {
+            if let Some(splice) = self.splices.get_mut(&partition) {
+                splice.base = Base::HeadAsked(ask);
+            }
+        }
+        cx.out.source(SourceRequest::Head { ask });
+    }
+
+    fn head_answered(
+        &mut self,
+        cx: &mut Context<'_>,
+        ask: Ask,
+        result: Result<Offset, SourceError>,
+    ) {
+        if self.head.take_if(|asked| *asked == ask).is_none() {
+            return;
+        }
+        let waiting: Vec<_> = self
+            .splices
+            .iter()
+            .filter(|(_, s)| s.base == Base::HeadAsked(ask))
+            .map(|(p, _)| p.clone())
+            .collect();
+        let cursors = waiting.iter().filter_map(|p| cx.lanes.next_of(p));
+        let known = cursors
+            .map(|next| Offset(next.0.saturating_sub(1)))
+            .fold(self.seen, Offset::max);
+        let last = match result {
+            Ok(last) if last >= known => last,
+            // An answer below what was seen or done is stale, unless it comes again and again.
+            Ok(last) if self.low_heads + 1 >= PROOFS_THAT_LOG_WENT_BACK => last,
+            other => {
+                self.low_heads = if other.is_ok() { self.low_heads + 1 } else { 0 };
+                self.head_not_before = cx.now + self.head_backoff.next(&mut self.rng);
+                for partition in waiting {
+                    if let Some(splice) = self.splices.get_mut(&partition) {
+                        splice.base = Base::NeedHead;
+                    }
+                    self.need_head.insert(partition);
+                }
+                return;
+            }
+        };
+        let went_back = last < self.seen;
+        self.low_heads = 0;
+        self.head_backoff.reset();
+        self.seen = last;
+        for partition in waiting {
+            let Some(splice) = self.splices.get_mut(&partition) else {
+                continue;
+            };
+            if went_back {
+                splice.rebased_on(last, cx.out);
+            } else {
+                splice.based_on(last, cx.out);
+            }
+            cx.out.ready_changed = true;
+            if let Some(next) = cx.lanes.next_of(&partition)
+                && next > last.next()
+            {
+                let (end, partition) = (last.next(), partition.clone());
+                cx.lanes.halt(&partition);
+                cx.out.note(LaneNote::Trouble(Trouble::LogWentBack {
+                    partition,
+                    end,
+                    next,
+                }));
+            }
+            cx.out.wake(&partition);
+            self.dirty.insert(partition);
+        }
+    }
+
+    /// Looks at one lane: base, tail, reader.
+    fn advance(&mut self, cx: &mut Context<'_>, partition: &PartitionId) {
+        let Some(splice) = self.splices.get_mut(partition) else {
+            return;
+        };
+        if splice.base == Base::Outside && self.durable.planner.delivers(partition) {
+            cx.out.ready_changed = true;
+            splice.base = Base::NeedHead;
+            if planted!(AddWithoutBackfill) {
+                splice.base = Base::Known;
+            }
+            if planted!(PositionFromDelivered) {
+                splice.based_on(self.seen, cx.out);
+            }
+            if splice.base == Base::NeedHead {
+                self.need_head.insert(partition.clone());
+            }
+        }
+        let LaneMap { rules, .. } = &*cx.lanes;
+        let lane_buffer = rules.lane_buffer;
+        let room = match cx.lanes.open(partition) {
+            Some(serving) => serving.room(rules),
+            None => return,
+        };
+        let Some(serving) = cx.lanes.open_mut(partition) else {
+            return;
+        };
+        if splice.hand_over(serving, room, cx.out) {
+            cx.out.wake(partition);
+        }
+        let Some(upto) = splice.to_read(serving.next()) else {
+            return;
+        };
+        let enough_room = room > 0 && (room >= lane_buffer / 2 || serving.is_empty());
+        if splice.reading.is_some() || splice.retry_at > cx.now || !enough_room {
+            return;
+        }
+        if self.reads.len() >= OPEN_READS {
+            self.dirty.insert(partition.clone());
+            return;
+        }
+        let ask = cx.out.ask();
+        splice.reading = Some(ask);
+        self.reads.insert(ask, partition.clone());
+        cx.out.source(SourceRequest::Read {
+            ask,
+            partition: partition.clone(),
+            from: serving.next(),
+            upto: Some(upto),
+            limit: u32::try_from(room).unwrap_or(u32::MAX),
+        });
+    }
+
+    fn read_answered(
+        &mut self,
+        cx: &mut Context<'_>,
+        ask: Ask,
+        result: Result<ReadBatch, SourceError>,
+    ) {
+        let Some(partition) = self.reads.remove(&ask) else {
+            return;
+        };
+        let Some(splice) = self.splices.get_mut(&partition) else {
+            return;
+        };
+        if splice.reading.take_if(|asked| *asked == ask).is_none() {
+            return;
+        }
+        self.dirty.insert(partition.clone());
+        let LaneMap { rules, .. } = &*cx.lanes;
+        let room = cx.lanes.open(&partition).map_or(0, |s| s.room(rules));
+        let Some(serving) = cx.lanes.open_mut(&partition) else {
+            return;
+        };
+        let before = serving.next();
+        if let Ok(batch) = result {
+            let tail_from = splice.from();
+            if batch.first > before {
+                // What is in the tail has been saved from retention.
+                let first = batch.first.min(tail_from.max(before));
+                let (lost, partition) = (first.0 - before.0, partition.clone());
+                serving.nothing_below(first);
+                if lost > 0 {
+                    let trouble = Trouble::RetentionOvertook {
+                        partition,
+                        first,
+                        lost,
+                    };
+                    cx.out.note(LaneNote::Trouble(trouble));
+                }
+            }
+            let mut taken = 0;
+            for message in &batch.messages {
+                // Beyond the base it comes by the durable, and beyond the room it is read again.
+                if message.offset >= tail_from || taken == room {
+                    break;
+                }
+                if message.offset >= serving.next() {
+                    serving.place(*message, None);
+                    self.seen = self.seen.max(message.offset);
+                    taken += 1;
+                }
+            }
+            if taken < room || batch.messages.len() <= taken {
+                serving.nothing_below(batch.next.min(tail_from));
+            }
+            if planted!(ReaderTrustsEmptyAnswer) && batch.messages.is_empty() {
+                serving.nothing_below(tail_from);
+            }
+        }
+        if serving.next() > before {
+            splice.backoff.reset();
+            cx.out.wake(&partition);
+        } else {
+            // Failed, or a replica that lags behind: no proof of anything.
+            splice.retry_at = cx.now + splice.backoff.next(&mut self.rng);
+            cx.out.wake_at(splice.retry_at, &partition);
+        }
+    }
+
+    /// Handlers are free, and the window is full of messages that wait behind slow ones: one such
+    /// lane gives its share back and reads it again later, so that the others go on.
+    fn relieve(&mut self, cx: &mut Context<'_>) {
+        let starved = self.splices.iter().any(|(partition, splice)| {
+            let lane = cx.lanes.open(partition);
+            lane.is_some_and(|s| s.is_empty() && splice.is_caught_up(s.next()))
+        });
+        if !starved {
+            return;
+        }
+        let waiting = |(partition, splice): (&PartitionId, &Splice)| {
+            let queued = cx.lanes.open(partition).map_or(0, |s| s.held());
+            (queued + splice.tail_len(), partition.clone())
+        };
+        let Some((_, partition)) = self.splices.iter().map(waiting).max() else {
+            return;
+        };
+        if let Some(splice) = self.splices.get_mut(&partition) {
+            splice.drop_tail(cx.out);
+            if let Some(serving) = cx.lanes.open_mut(&partition)
+                && let Some((upto, freed)) = serving.drop_unstarted(1)
+            {
+                cx.out.acks.extend(freed);
+                splice.start_tail_at(upto, cx.out);
+            }
+            self.dirty.insert(partition);
+        }
+    }
+
+    /// The lane's own buffer is given up: what was in it is the reader's business again.
+    fn give_up_buffer(&mut self, cx: &mut Context<'_>, partition: &PartitionId) {
+        let Some(splice) = self.splices.get_mut(partition) else {
+            return;
+        };
+        splice.reading = None;
+        if let Some(serving) = cx
+            .lanes
+            .lanes
+            .get_mut(partition)
+            .and_then(|l| l.serving_mut())
+        {
+            splice.start_tail_at(serving.next(), cx.out);
+            cx.out.acks.extend(serving.let_go_unstarted());
+        }
+    }
+}
+
+impl Feed for Limits {
+    fn attach(&mut self, cx: &mut Context<'_>, partition: &PartitionId) {
+        if !self.splices.contains_key(partition) {
+            let backoff = Backoff::new(self.retry.0, self.retry.1);
+            let capacity = cx.lanes.rules.lane_buffer;
+            self.splices
+                .insert(partition.clone(), Splice::new(capacity, backoff));
+        }
+        self.durable.planner.want(partition);
+        self.dirty.insert(partition.clone());
+    }
+
+    fn detach(&mut self, cx: &mut Context<'_>, partition: &PartitionId) {
+        self.give_up_buffer(cx, partition);
+        if let Some(mut splice) = self.splices.remove(partition) {
+            cx.out.ready_changed |= splice.base == Base::Known;
+            splice.drop_tail(cx.out);
+        }
+        self.need_head.remove(partition);
+        self.durable.planner.unwant(partition);
+    }
+
+    fn open(&mut self, cx: &mut Context<'_>, partition: &PartitionId, opening: &Opening) {
+        let Some(splice) = self.splices.get_mut(partition) else {
+            return;
+        };
+        splice.reading = None;
+        splice.retry_at = Time::ZERO;
+        // A cursor above all that was ever seen here: make sure that the log did not go back.
+        let unheard_of = opening.next > self.seen.next() && opening.next > splice.from();
+        if unheard_of && splice.base == Base::Known {
+            splice.gap(cx.out);
+            self.need_head.insert(partition.clone());
+        }
+        self.dirty.insert(partition.clone());
+    }
+
+    fn close(&mut self, cx: &mut Context<'_>, partition: &PartitionId) {
+        self.give_up_buffer(cx, partition);
+    }
+
+    fn ready(&self, partition: &PartitionId) -> bool {
+        self.splices
+            .get(partition)
+            .is_some_and(|splice| splice.base == Base::Known)
+    }
+
+    fn is_caught_up(&self, lanes: &LaneMap, partition: &PartitionId) -> bool {
+        match (self.splices.get(partition), lanes.next_of(partition)) {
+            (Some(splice), Some(next)) => splice.is_caught_up(next),
+            _ => false,
+        }
+    }
+
+    fn source(&mut self, cx: &mut Context<'_>, event: SourceEvent) {
+        match event {
+            SourceEvent::Delivered {
+                consumer,
+                sequence,
+                partition,
+                message,
+            } => {
+                self.delivered(cx, Delivery { consumer, sequence }, &partition, message);
+            }
+            SourceEvent::Consumer { ask, result } => {
+                match self.durable.answer(cx.now, ask, &result, &mut self.rng) {
+                    News::Updated { recreated } => {
+                        if recreated {
+                            self.gap(cx);
+                        }
+                        self.dirty.extend(self.splices.keys().cloned());
+                    }
+                    News::Foreign => self.filter_is_unknown(cx),
+                    News::Failed | News::Sound | News::NotMine => {}
+                }
+            }
+            SourceEvent::Head { ask, result } => self.head_answered(cx, ask, result),
+            SourceEvent::Read { ask, result } => self.read_answered(cx, ask, result),
+            SourceEvent::PullEnded { ask } => {
+                self.durable.pull_ended(ask);
+            }
+            SourceEvent::Reconnected => {
+                self.durable.reconnected(cx.now);
+                self.gap(cx);
+            }
+            SourceEvent::Grew { .. }
+            | SourceEvent::Resolved { .. }
+            | SourceEvent::DeadLettered { .. } => {}
+        }
+    }
+
+    fn touch(&mut self, partition: &PartitionId) {
+        self.dirty.insert(partition.clone());
+    }
+
+    fn handled(&mut self) {
+        self.durable.batch.handled();
+    }
+
+    fn pump(&mut self, cx: &mut Context<'_>) {
+        if self.durable.is_short(cx.now) {
+            self.gap(cx);
+        }
+        if cx.lease && self.durable.planner.is_due(cx.now) {
+            let ask = cx.out.ask();
+            let request = self.durable.planner.send(cx.now, ask);
+            cx.out.source(request);
+        }
+        for partition in std::mem::take(&mut self.dirty) {
+            self.advance(cx, &partition);
+        }
+        self.ask_head(cx);
+    }
+
+    fn pull(&mut self, cx: &mut Context<'_>, idle: bool) {
+        if idle && self.durable.is_full() {
+            self.relieve(cx);
+        }
+        self.durable.settle(cx.out);
+        self.durable.extend(cx.now, cx.out);
+        if cx.lease {
+            self.durable.inspect(cx.now, cx.out);
+            self.durable.pull(cx.now, cx.out);
+        }
+    }
+
+    fn next_deadline(&self, now: Time) -> Time {
+        let head = self.head.is_none() && !self.need_head.is_empty();
+        let head = if head {
+            self.head_not_before
+        } else {
+            Time::NEVER
+        };
+        head.after(now).min(self.durable.next_deadline(now))
+    }
+
+    fn degraded(&self) -> Option<String> {
+        self.durable.planner.degraded()
+    }
+
+    fn update_counters(&self) -> UpdateCounters {
+        self.durable.planner.counters
+    }
+}

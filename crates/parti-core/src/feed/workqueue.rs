@@ -1,0 +1,522 @@
+//! The feed of a work queue: one durable for all lanes, and no overlap with anyone.
+//!
+//! ```text
+//!  open ──▶ Evicting (a dead owner's durable) ──▶ Checking (Head) ──▶ Joining ──sequence──▶ Flowing
+//!  close ──▶ Leaving ──update without it answered──▶ gone: the next owner can add it
+//!
+//!  the sequence:  stop pulling ──▶ reset ──▶ update ──▶ pull      (for a gap: without the update)
+//! ```
+//!
+//! Adding first and rewinding afterwards loses the backlog if the durable's leader changes in
+//! between; so it is always reset first, with no pull open. The reset is the splice: it brings back
+//! exactly what is not acked, in order, and the lanes know what they have or have done. Nothing is
+//! ever acked that was not handled.
+//!
+//! A slow lane cannot give its share of the window back here: the server counts what is not acked.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use crate::config::Config;
+use crate::feed::backoff::Backoff;
+use crate::feed::consumer::UpdateCounters;
+use crate::feed::durable::{Arrival, Durable, News};
+use crate::feed::{Context, Feed};
+use crate::ids::{Offset, PartitionId, WorkerId};
+use crate::io::{Ask, ConsumerState, Message, SourceError, SourceEvent, SourceRequest};
+use crate::lane::map::LaneMap;
+use crate::lane::outbox::Delivery;
+use crate::lane::serving::Placed;
+use crate::lane::{LaneNote, Opening};
+use crate::rng::Rng;
+use crate::time::Time;
+use crate::worker::Trouble;
+
+/// A last offset below a cursor is believed when it was told so often in a row.
+const PROOFS_THAT_LOG_WENT_BACK: u32 = 3;
+
+#[derive(Debug, PartialEq, Eq)]
+enum Flow {
+    /// Prepared: nothing happens on the server before the partition is owned.
+    Idle,
+    /// Taking the subject from a dead worker's durable.
+    Evicting { worker: WorkerId, ask: Option<Ask> },
+    /// Making sure that the log did not go back below the cursor.
+    Checking { ask: Option<Ask>, low: u32 },
+    /// Wanted; waits for a sequence of its own.
+    Joining,
+    /// Deliveries go to the lane.
+    Flowing,
+    /// Closed; the subject is on its way out.
+    Leaving,
+}
+
+/// Where the sequence is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Sequence {
+    /// Nowhere: normal running.
+    Rest,
+    /// Waiting for open pulls to end.
+    Stopping,
+    /// The reset is in flight.
+    Resetting(Ask),
+    /// A deletion is in flight, because a reset is not possible: the update creates it anew.
+    Deleting,
+    /// The update is in flight. `rewound`: after a reset or a fresh creation.
+    Updating { rewound: bool },
+}
+
+/// The feed of a work queue.
+#[derive(Debug)]
+pub(crate) struct WorkQueue {
+    durable: Durable,
+    flows: BTreeMap<PartitionId, Flow>,
+    sequence: Sequence,
+    /// Deliveries were lost: nothing is taken in until the reset.
+    lossy: bool,
+    /// A reset is wanted for another reason.
+    rewind: bool,
+    /// A reset is not possible: delete and create instead.
+    recreate: bool,
+    /// No reset before this time.
+    not_before: Time,
+    backoff: Backoff,
+    /// No eviction and no question for the stream's end before this time.
+    lanes_not_before: Time,
+    lanes_backoff: Backoff,
+    min_interval: Duration,
+    /// A pull ended with less than it asked for, and nothing came since: the queue is empty.
+    quiet: bool,
+    rng: Rng,
+}
+
+impl WorkQueue {
+    pub(crate) fn new(config: &Config, rng: Rng) -> Self {
+        Self {
+            durable: Durable::new(config),
+            flows: BTreeMap::new(),
+            sequence: Sequence::Rest,
+            lossy: false,
+            rewind: false,
+            // What an earlier life left behind is taken away first: its position is unknown, and
+            // its subjects are in everybody's way.
+            recreate: true,
+            not_before: Time::ZERO,
+            backoff: Backoff::new(Duration::from_millis(50), config.retry.max_delay),
+            lanes_not_before: Time::ZERO,
+            lanes_backoff: Backoff::new(Duration::from_millis(50), config.retry.max_delay),
+            min_interval: config.jetstream.min_update_interval,
+            quiet: false,
+            rng,
+        }
+    }
+
+    fn delivered(
+        &mut self,
+        cx: &mut Context<'_>,
+        delivery: Delivery,
+        partition: &PartitionId,
+        message: Message,
+    ) {
+        match self.durable.arrive(delivery) {
+            Arrival::Stale => return,
+            Arrival::InOrder => {}
+            Arrival::Gap => self.lossy = true,
+            Arrival::Foreign => (self.lossy, self.recreate) = (true, true),
+        }
+        self.quiet = false;
+        if self.lossy && planted!(LateDeliverySkippedAndAcked) {
+            cx.out.ack(Some(delivery));
+        }
+        // Whatever is not taken in stays unacked: the reset brings it again.
+        if self.lossy || self.flows.get(partition) != Some(&Flow::Flowing) {
+            return;
+        }
+        let Some(serving) = cx.lanes.open_mut(partition) else {
+            return;
+        };
+        match serving.place(message, Some(delivery)) {
+            Placed::Queued => self.durable.hold(cx.now, delivery, cx.out),
+            Placed::Known(earlier) => {
+                cx.out.drop_unhandled(earlier);
+                self.durable.hold(cx.now, delivery, cx.out);
+            }
+            // Handled, but the ack was lost, or an earlier owner's was.
+            Placed::DoneBefore => cx.out.ack(Some(delivery)),
+        }
+        cx.out.wake(partition);
+    }
+
+    /// Moves the sequence on.
+    fn advance_sequence(&mut self, cx: &mut Context<'_>) {
+        if !cx.lease {
+            return;
+        }
+        if self.sequence == Sequence::Rest && self.is_sequence_due(cx.now) {
+            self.begin_sequence(cx);
+        }
+        if self.sequence == Sequence::Stopping && !self.durable.is_pulling() {
+            let ask = cx.out.ask();
+            self.not_before = cx.now + self.min_interval;
+            if self.recreate || self.durable.identity == 0 {
+                let request = self.durable.planner.send_delete(cx.now, ask);
+                cx.out.source(request);
+                self.sequence = Sequence::Deleting;
+            } else {
+                cx.out.source(SourceRequest::ResetConsumer { ask });
+                self.sequence = Sequence::Resetting(ask);
+            }
+        }
+    }
+
+    fn is_sequence_due(&self, now: Time) -> bool {
+        let planner = &self.durable.planner;
+        let due = planner.is_due(now);
+        let waits = planner.next_deadline() != Time::NEVER && !due;
+        let rewinds = self.lossy || self.recreate || (self.rewind && !waits);
+        due || (rewinds && self.not_before <= now)
+    }
+
+    fn begin_sequence(&mut self, cx: &mut Context<'_>) {
+        let planner = &self.durable.planner;
+        let exists = self.durable.identity != 0 || planner.is_unknown();
+        let rewinds = self.lossy || self.recreate || self.rewind || planner.adds();
+        let add_first = planted!(WorkQueueAddBeforeReset) && planner.is_due(cx.now);
+        if exists && rewinds && !add_first {
+            self.durable.stop_pulls(cx.out);
+            self.sequence = Sequence::Stopping;
+        } else if planner.is_due(cx.now) {
+            self.send_update(cx, !exists);
+        } else {
+            // Nothing exists and nothing is wanted.
+            (self.lossy, self.rewind, self.recreate) = (false, false, false);
+        }
+    }
+
+    fn send_update(&mut self, cx: &mut Context<'_>, rewound: bool) {
+        let ask = cx.out.ask();
+        let request = self.durable.planner.send(cx.now, ask);
+        cx.out.source(request);
+        self.sequence = Sequence::Updating { rewound };
+    }
+
+    /// The durable stands at the beginning, and no pull is open.
+    fn rewound(&mut self, cx: &mut Context<'_>) {
+        (self.lossy, self.rewind, self.recreate) = (false, false, false);
+        self.backoff.reset();
+        if self.durable.planner.needs_update() {
+            self.send_update(cx, true);
+        } else {
+            self.finish(true);
+        }
+    }
+
+    fn finish(&mut self, rewound: bool) {
+        self.sequence = Sequence::Rest;
+        self.quiet = false;
+        for (partition, flow) in &mut self.flows {
+            if *flow == Flow::Joining && self.durable.planner.delivers(partition) {
+                if rewound || planted!(WorkQueueAddBeforeReset) {
+                    *flow = Flow::Flowing;
+                } else {
+                    self.rewind = true;
+                }
+            }
+        }
+    }
+
+    fn consumer(
+        &mut self,
+        cx: &mut Context<'_>,
+        ask: Ask,
+        result: Result<ConsumerState, SourceError>,
+    ) {
+        if self.sequence == Sequence::Resetting(ask) {
+            return self.reset_answered(cx, result);
+        }
+        match self.durable.answer(cx.now, ask, &result, &mut self.rng) {
+            News::Updated { recreated } => match self.sequence {
+                Sequence::Deleting => self.rewound(cx),
+                Sequence::Updating { rewound } => {
+                    // A recreated durable stands at the beginning.
+                    self.finish(rewound || recreated);
+                }
+                _ => {}
+            },
+            News::Foreign => (self.lossy, self.recreate) = (true, true),
+            // The last good filter goes on; the planner waits, then the whole sequence runs again.
+            News::Failed if self.sequence != Sequence::Rest && !self.is_resetting() => {
+                self.rewind = true;
+                self.not_before = cx.now + self.backoff.next(&mut self.rng);
+                self.sequence = Sequence::Rest;
+            }
+            News::Failed | News::Sound => {}
+            News::NotMine => self.evicted(cx, ask, &result),
+        }
+    }
+
+    fn is_resetting(&self) -> bool {
+        matches!(self.sequence, Sequence::Resetting(_) | Sequence::Stopping)
+    }
+
+    fn reset_answered(&mut self, cx: &mut Context<'_>, result: Result<ConsumerState, SourceError>) {
+        match result {
+            Ok(state) => {
+                self.durable.adopt(cx.now, &state);
+                self.rewound(cx);
+            }
+            Err(error) => {
+                // Too old a server, or no such durable any more.
+                self.recreate |= matches!(error, SourceError::Rejected(_));
+                self.rewind = true;
+                self.not_before = cx.now + self.backoff.next(&mut self.rng);
+                self.sequence = Sequence::Rest;
+            }
+        }
+    }
+
+    fn evicted(&mut self, cx: &Context<'_>, ask: Ask, result: &Result<ConsumerState, SourceError>) {
+        for flow in self.flows.values_mut() {
+            if let Flow::Evicting { ask: asked, .. } = flow
+                && *asked == Some(ask)
+            {
+                if result.is_ok() {
+                    *flow = Flow::Checking { ask: None, low: 0 };
+                } else {
+                    *asked = None;
+                    self.lanes_not_before = cx.now + self.lanes_backoff.next(&mut self.rng);
+                }
+            }
+        }
+    }
+
+    fn head_answered(
+        &mut self,
+        cx: &mut Context<'_>,
+        ask: Ask,
+        result: &Result<Offset, SourceError>,
+    ) {
+        for (partition, flow) in &mut self.flows {
+            let Flow::Checking { ask: asked, low } = flow else {
+                continue;
+            };
+            if *asked != Some(ask) {
+                continue;
+            }
+            *asked = None;
+            let Some(next) = cx.lanes.next_of(partition) else {
+                *flow = Flow::Idle;
+                continue;
+            };
+            match result {
+                Ok(last) if next <= last.next() => {
+                    self.lanes_backoff.reset();
+                    *flow = Flow::Joining;
+                    self.rewind = true;
+                    self.durable.planner.want(partition);
+                }
+                Ok(last) if *low + 1 >= PROOFS_THAT_LOG_WENT_BACK => {
+                    let (end, name) = (last.next(), partition.clone());
+                    *flow = Flow::Idle;
+                    cx.lanes.halt(&name);
+                    let trouble = Trouble::LogWentBack {
+                        partition: name,
+                        end,
+                        next,
+                    };
+                    cx.out.note(LaneNote::Trouble(trouble));
+                }
+                other => {
+                    *low += u32::from(other.is_ok());
+                    self.lanes_not_before = cx.now + self.lanes_backoff.next(&mut self.rng);
+                }
+            }
+        }
+    }
+
+    /// Asks what lanes on their way in wait for.
+    fn ask_for_lanes(&mut self, cx: &mut Context<'_>) {
+        if !cx.lease || self.lanes_not_before > cx.now {
+            return;
+        }
+        let mut head = None;
+        for (partition, flow) in &mut self.flows {
+            match flow {
+                Flow::Evicting {
+                    worker,
+                    ask: asked @ None,
+                } => {
+                    let ask = cx.out.ask();
+                    *asked = Some(ask);
+                    let (worker, partition) = (worker.clone(), partition.clone());
+                    cx.out.source(SourceRequest::EvictConsumer {
+                        ask,
+                        worker,
+                        partition,
+                    });
+                }
+                Flow::Checking {
+                    ask: asked @ None, ..
+                } => {
+                    *asked = Some(*head.get_or_insert_with(|| cx.out.ask()));
+                }
+                _ => {}
+            }
+        }
+        if let Some(ask) = head {
+            cx.out.source(SourceRequest::Head { ask });
+        }
+    }
+
+    /// The lane serves no more: the subject leaves the filter, what is unhandled stays unacked.
+    fn leave(&mut self, cx: &mut Context<'_>, partition: &PartitionId) {
+        self.durable.planner.unwant(partition);
+        if let Some(serving) = cx
+            .lanes
+            .lanes
+            .get_mut(partition)
+            .and_then(|l| l.serving_mut())
+        {
+            let freed = serving.let_go_unstarted();
+            // The server would count them against this worker until the next owner is done.
+            self.rewind |= !freed.is_empty();
+            cx.out.dropped.extend(freed);
+        }
+    }
+
+    fn lanes_wait(&self) -> bool {
+        self.flows.values().any(|flow| {
+            matches!(
+                flow,
+                Flow::Evicting { ask: None, .. } | Flow::Checking { ask: None, .. }
+            )
+        })
+    }
+}
+
+impl Feed for WorkQueue {
+    fn attach(&mut self, cx: &mut Context<'_>, partition: &PartitionId) {
+        if !self.flows.contains_key(partition) {
+            self.flows.insert(partition.clone(), Flow::Idle);
+            cx.out.ready_changed = true;
+        }
+    }
+
+    fn detach(&mut self, cx: &mut Context<'_>, partition: &PartitionId) {
+        self.leave(cx, partition);
+        cx.out.ready_changed |= self.flows.remove(partition).is_some();
+    }
+
+    fn open(&mut self, _cx: &mut Context<'_>, partition: &PartitionId, opening: &Opening) {
+        let flow = match &opening.seized_from {
+            Some(worker) => Flow::Evicting {
+                worker: worker.clone(),
+                ask: None,
+            },
+            None => Flow::Checking { ask: None, low: 0 },
+        };
+        self.flows.insert(partition.clone(), flow);
+    }
+
+    fn close(&mut self, cx: &mut Context<'_>, partition: &PartitionId) {
+        self.leave(cx, partition);
+        self.flows.insert(partition.clone(), Flow::Leaving);
+    }
+
+    fn ready(&self, partition: &PartitionId) -> bool {
+        self.flows.contains_key(partition)
+    }
+
+    fn is_gone(&self, partition: &PartitionId) -> bool {
+        !self.durable.planner.may_deliver(partition)
+    }
+
+    fn is_caught_up(&self, _lanes: &LaneMap, partition: &PartitionId) -> bool {
+        let flowing = self.flows.get(partition) == Some(&Flow::Flowing);
+        flowing && !self.lossy && self.quiet
+    }
+
+    fn source(&mut self, cx: &mut Context<'_>, event: SourceEvent) {
+        match event {
+            SourceEvent::Delivered {
+                consumer,
+                sequence,
+                partition,
+                message,
+            } => {
+                self.delivered(cx, Delivery { consumer, sequence }, &partition, message);
+            }
+            SourceEvent::Consumer { ask, result } => self.consumer(cx, ask, result),
+            SourceEvent::Head { ask, result } => self.head_answered(cx, ask, &result),
+            SourceEvent::PullEnded { ask } => {
+                let short = self.durable.pull_ended(ask);
+                self.quiet |= short && self.sequence == Sequence::Rest;
+                if short {
+                    cx.out.woken.extend(self.flows.keys().cloned());
+                }
+            }
+            SourceEvent::Reconnected => {
+                self.durable.reconnected(cx.now);
+                self.lossy |= self.durable.identity != 0;
+            }
+            SourceEvent::Read { .. }
+            | SourceEvent::Grew { .. }
+            | SourceEvent::Resolved { .. }
+            | SourceEvent::DeadLettered { .. } => {}
+        }
+    }
+
+    fn touch(&mut self, _partition: &PartitionId) {}
+
+    fn handled(&mut self) {
+        self.durable.batch.handled();
+    }
+
+    fn pump(&mut self, cx: &mut Context<'_>) {
+        self.lossy |= self.durable.is_short(cx.now);
+        self.ask_for_lanes(cx);
+        self.advance_sequence(cx);
+    }
+
+    fn pull(&mut self, cx: &mut Context<'_>, _idle: bool) {
+        self.durable.settle(cx.out);
+        self.durable.extend(cx.now, cx.out);
+        if !cx.lease || self.lossy {
+            return;
+        }
+        match self.sequence {
+            // The position must not move between the reset and the update.
+            Sequence::Stopping
+            | Sequence::Resetting(_)
+            | Sequence::Deleting
+            | Sequence::Updating { rewound: true } => {}
+            Sequence::Rest | Sequence::Updating { rewound: false } => {
+                self.durable.inspect(cx.now, cx.out);
+                self.durable.pull(cx.now, cx.out);
+            }
+        }
+    }
+
+    fn next_deadline(&self, now: Time) -> Time {
+        let resets =
+            self.sequence == Sequence::Rest && (self.lossy || self.rewind || self.recreate);
+        let reset = if resets { self.not_before } else { Time::NEVER };
+        let lanes = if self.lanes_wait() {
+            self.lanes_not_before
+        } else {
+            Time::NEVER
+        };
+        reset
+            .after(now)
+            .min(lanes.after(now))
+            .min(self.durable.next_deadline(now))
+    }
+
+    fn degraded(&self) -> Option<String> {
+        self.durable.planner.degraded()
+    }
+
+    fn update_counters(&self) -> UpdateCounters {
+        self.durable.planner.counters
+    }
+}

@@ -1,0 +1,74 @@
+//! Where lanes and feeds put what they want done, until the worker fetches it.
+
+use crate::ids::PartitionId;
+use crate::io::{Ask, Job, SourceRequest};
+use crate::lane::{LaneAction, LaneNote};
+use crate::time::Time;
+
+/// One delivery of a durable: what an ack names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Delivery {
+    /// The durable's identity at that time: sequences of another life mean something else.
+    pub(crate) consumer: u64,
+    /// The consumer sequence.
+    pub(crate) sequence: u64,
+}
+
+/// Collects effects in order. Acks are gathered, so that one event gives one ack request.
+#[derive(Debug, Default)]
+pub(crate) struct Outbox {
+    actions: Vec<LaneAction>,
+    last_ask: u64,
+    /// Deliveries that need not come again.
+    pub(crate) acks: Vec<Delivery>,
+    /// Deliveries that are no longer held here, though nobody handled them.
+    pub(crate) dropped: Vec<Delivery>,
+    /// Lanes in which something may have become possible.
+    pub(crate) woken: Vec<PartitionId>,
+    /// Lanes to wake at a time.
+    pub(crate) timers: Vec<(Time, PartitionId)>,
+    /// Whether some lane's readiness may have changed.
+    pub(crate) ready_changed: bool,
+}
+
+impl Outbox {
+    /// A fresh mark for a request.
+    pub(crate) fn ask(&mut self) -> Ask {
+        self.last_ask += 1;
+        Ask(self.last_ask)
+    }
+
+    pub(crate) fn source(&mut self, request: SourceRequest) {
+        self.actions.push(LaneAction::Source(request));
+    }
+
+    pub(crate) fn handle(&mut self, job: Job) {
+        self.actions.push(LaneAction::Handle(job));
+    }
+
+    pub(crate) fn note(&mut self, note: LaneNote) {
+        self.actions.push(LaneAction::Note(note));
+    }
+
+    pub(crate) fn ack(&mut self, delivery: Option<Delivery>) {
+        self.acks.extend(delivery);
+    }
+
+    pub(crate) fn drop_unhandled(&mut self, delivery: Option<Delivery>) {
+        self.dropped.extend(delivery);
+    }
+
+    pub(crate) fn wake(&mut self, partition: &PartitionId) {
+        if self.woken.last() != Some(partition) {
+            self.woken.push(partition.clone());
+        }
+    }
+
+    pub(crate) fn wake_at(&mut self, at: Time, partition: &PartitionId) {
+        self.timers.push((at, partition.clone()));
+    }
+
+    pub(crate) fn take(&mut self) -> Vec<LaneAction> {
+        std::mem::take(&mut self.actions)
+    }
+}

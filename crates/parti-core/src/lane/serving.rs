@@ -1,0 +1,501 @@
+//! One opened partition: its messages in lane order, what runs, what is done.
+//!
+//! ```text
+//!             place                      step                        finished
+//!  feed ───────────────▶ Waiting ──────────────────▶ Running ──Done──▶ Done ─┐ leaves at the front:
+//!                          │  ▲ begun_written          │ failed              │ the watermark moves
+//!               suspicion  ▼  │                        ▼                     ▼
+//!                       Announcing      Backoff ◀── attempts left     done, done_above
+//!                                          │           │ none left
+//!                                          └─▶ step    ▼
+//!                                                   Unburied ──step──▶ Burying ──ok──▶ Done
+//!                                                      ▲──────── failed ──┘
+//! ```
+//!
+//! Contiguity is by lane order, never by counting: a stream's offsets have gaps.
+
+use std::collections::{BTreeSet, VecDeque};
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::config::{Config, Ordering};
+use crate::ids::{Epoch, Offset};
+use crate::io::{Ask, HandlerResult, Message};
+use crate::lane::outbox::Delivery;
+use crate::lane::suspicion::{Advice, Suspicion};
+use crate::lane::{Opening, Progress};
+use crate::record::Begun;
+use crate::time::Time;
+
+/// The settings that lanes go by.
+#[derive(Clone, Debug)]
+pub(crate) struct Rules {
+    pub(crate) ordering: Ordering,
+    pub(crate) concurrency: usize,
+    pub(crate) lane_buffer: usize,
+    max_done_above: usize,
+    suspicion_successes: u32,
+    max_deliver: u32,
+    retry_backoff: Vec<Duration>,
+}
+
+impl Rules {
+    pub(crate) fn new(config: &Config) -> Self {
+        let processing = &config.processing;
+        Self {
+            ordering: processing.ordering,
+            concurrency: processing.concurrency.max(1) as usize,
+            lane_buffer: processing.lane_buffer.max(1) as usize,
+            max_done_above: processing.max_done_above as usize,
+            suspicion_successes: processing.suspicion_successes,
+            max_deliver: config.jetstream.max_deliver.max(1),
+            retry_backoff: config.jetstream.retry_backoff.clone(),
+        }
+    }
+
+    /// The wait after so many attempts; the last one repeats.
+    fn backoff(&self, attempts: u32) -> Duration {
+        let last = self.retry_backoff.len().saturating_sub(1);
+        let index = (attempts.saturating_sub(1) as usize).min(last);
+        self.retry_backoff.get(index).copied().unwrap_or_default()
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum ItemState {
+    /// Not started.
+    Waiting,
+    /// The worker is writing `begun`.
+    Announcing,
+    /// `begun` is written: it may run.
+    Announced,
+    /// Its handler call is in flight.
+    Running,
+    /// It failed, and is tried again then.
+    Backoff(Time),
+    /// It failed too often: to be dead-lettered, not before then.
+    Unburied(Time, Arc<str>),
+    /// Its dead letter is being published.
+    Burying(Ask, Arc<str>),
+    /// Done, but something before it is not.
+    Done,
+}
+
+#[derive(Clone, Debug)]
+struct Item {
+    message: Message,
+    delivery: Option<Delivery>,
+    state: ItemState,
+    attempts: u32,
+}
+
+/// What a lane does next.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Step {
+    /// Call the handler.
+    Run(Message, u32),
+    /// Have `begun` written.
+    Announce(Begun),
+    /// Publish a dead letter.
+    Bury {
+        ask: Ask,
+        message: Message,
+        attempts: u32,
+        error: Arc<str>,
+    },
+}
+
+/// What became of a message that a feed brought.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Placed {
+    /// It waits for its turn.
+    Queued,
+    /// It is here already: this delivery replaces an earlier one (returned), if any.
+    Known(Option<Delivery>),
+    /// It was done before: whoever delivers it can be told so.
+    DoneBefore,
+}
+
+/// What a handler's or a dead letter's answer led to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Outcome {
+    /// The message is done; this delivery can be acked.
+    Done {
+        delivery: Option<Delivery>,
+        /// Suspicion: commit at once.
+        commit: bool,
+        attempts: u32,
+    },
+    /// It is tried again then.
+    Later(Time),
+    /// No such call is in flight.
+    Unknown,
+}
+
+/// One opened partition.
+#[derive(Clone, Debug)]
+pub(crate) struct Serving {
+    pub(crate) epoch: Epoch,
+    /// Everything below is here or done: where the feed goes on.
+    next: Offset,
+    /// Everything below is done.
+    done_next: Offset,
+    /// The highest contiguous done offset under this epoch.
+    done: Option<Offset>,
+    /// Done offsets above the watermark.
+    done_above: BTreeSet<Offset>,
+    items: VecDeque<Item>,
+    done_items: usize,
+    running: usize,
+    burying: usize,
+    suspicion: Option<Suspicion>,
+}
+
+impl Serving {
+    pub(crate) fn new(opening: &Opening, rules: &Rules) -> Self {
+        let next = if planted!(CursorOffByOne) {
+            opening.next.next()
+        } else {
+            opening.next
+        };
+        let suspicious = opening.suspicious && !planted!(SuspicionIgnored);
+        Self {
+            epoch: opening.epoch,
+            next,
+            done_next: next,
+            done: None,
+            done_above: opening
+                .done_above
+                .iter()
+                .copied()
+                .filter(|o| *o >= next)
+                .collect(),
+            items: VecDeque::new(),
+            done_items: 0,
+            running: 0,
+            burying: 0,
+            suspicion: suspicious.then(|| Suspicion::new(opening.begun, rules.suspicion_successes)),
+        }
+    }
+
+    /// Where the feed goes on: everything below is here or done.
+    pub(crate) fn next(&self) -> Offset {
+        self.next
+    }
+
+    /// How many more messages it may hold.
+    pub(crate) fn room(&self, rules: &Rules) -> usize {
+        rules
+            .lane_buffer
+            .saturating_sub(self.items.len() - self.done_items)
+    }
+
+    /// Whether no message is here.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.items.is_empty()
+    }
+
+    /// Deliveries here that are not acked yet.
+    pub(crate) fn held(&self) -> usize {
+        self.items.iter().filter(|i| i.delivery.is_some()).count()
+    }
+
+    /// Handler calls and dead letters in flight.
+    pub(crate) fn in_flight(&self) -> usize {
+        self.running + self.burying
+    }
+
+    /// The offsets whose handler calls are in flight.
+    pub(crate) fn running(&self) -> impl Iterator<Item = Offset> + '_ {
+        self.items
+            .iter()
+            .filter(|i| i.state == ItemState::Running)
+            .map(|i| i.message.offset)
+    }
+
+    /// The feed knows that there is nothing between `next` and this offset.
+    pub(crate) fn nothing_below(&mut self, offset: Offset) {
+        self.next = self.next.max(offset);
+    }
+
+    /// How far this partition is.
+    pub(crate) fn progress(&self) -> Progress {
+        let offset = if planted!(CheckpointLastAcked) {
+            self.done_above.last().copied().max(self.done)
+        } else {
+            self.done
+        };
+        Progress {
+            epoch: self.epoch,
+            offset,
+            done_above: self.done_above.iter().copied().collect(),
+        }
+    }
+
+    /// Takes in a message. Feeds bring them in order, and only from `next` on; a work queue also
+    /// brings again what is here already.
+    pub(crate) fn place(&mut self, message: Message, delivery: Option<Delivery>) -> Placed {
+        let offset = message.offset;
+        if offset < self.done_next {
+            return Placed::DoneBefore;
+        }
+        let at = self.items.partition_point(|i| i.message.offset < offset);
+        if let Some(item) = self.items.get_mut(at)
+            && item.message.offset == offset
+        {
+            if item.state == ItemState::Done {
+                return Placed::DoneBefore;
+            }
+            return Placed::Known(std::mem::replace(&mut item.delivery, delivery));
+        }
+        let done_before = self.done_above.contains(&offset);
+        let state = if done_before {
+            ItemState::Done
+        } else {
+            ItemState::Waiting
+        };
+        self.items.insert(
+            at,
+            Item {
+                message,
+                delivery,
+                state,
+                attempts: 0,
+            },
+        );
+        self.next = self.next.max(offset.next());
+        if done_before {
+            self.done_items += 1;
+            self.leave_front();
+            return Placed::DoneBefore;
+        }
+        Placed::Queued
+    }
+
+    /// Drops what has not been started, from the end, and says which deliveries that frees and up
+    /// to where (exclusive) must be read again.
+    pub(crate) fn drop_unstarted(&mut self, keep: usize) -> Option<(Offset, Vec<Delivery>)> {
+        let mut freed = Vec::new();
+        let mut upto = None;
+        while self.items.len() > keep
+            && let Some(last) = self.items.back()
+            && last.state == ItemState::Waiting
+        {
+            upto = upto.or(Some(last.message.offset.next()));
+            self.next = last.message.offset;
+            freed.extend(last.delivery);
+            self.items.pop_back();
+        }
+        upto.map(|upto| (upto, freed))
+    }
+
+    /// The deliveries of messages that are not in flight, which then hold none any more.
+    pub(crate) fn let_go_unstarted(&mut self) -> Vec<Delivery> {
+        let idle = |i: &&mut Item| {
+            !matches!(
+                i.state,
+                ItemState::Running | ItemState::Burying(..) | ItemState::Done
+            )
+        };
+        self.items
+            .iter_mut()
+            .filter(idle)
+            .filter_map(|i| i.delivery.take())
+            .collect()
+    }
+
+    /// Ends suspicion, because nothing is left to be suspected.
+    pub(crate) fn lag_is_gone(&mut self) {
+        if self.items.is_empty() {
+            self.suspicion = None;
+        }
+    }
+
+    /// Whether a seized partition's messages are still announced one by one.
+    pub(crate) fn suspicious(&self) -> bool {
+        self.suspicion.is_some()
+    }
+
+    /// Starts the next thing that may start now.
+    pub(crate) fn step(
+        &mut self,
+        now: Time,
+        rules: &Rules,
+        ask: impl FnOnce() -> Ask,
+    ) -> Option<Step> {
+        let at = self.startable(now, rules)?;
+        let item = &mut self.items[at];
+        let offset = item.message.offset;
+        if let ItemState::Unburied(_, error) = &item.state {
+            let error = error.clone();
+            return Some(self.bury(at, error, ask()));
+        }
+        if item.state == ItemState::Waiting
+            && let Some(suspicion) = &mut self.suspicion
+        {
+            match suspicion.advise(offset, rules.max_deliver) {
+                Advice::Announce(begun) => {
+                    item.state = ItemState::Announcing;
+                    return Some(Step::Announce(begun));
+                }
+                Advice::Bury { times } => {
+                    item.attempts = times;
+                    let error = format!("{times} owners began it and ended before it was done");
+                    return Some(self.bury(at, error.into(), ask()));
+                }
+            }
+        }
+        item.state = ItemState::Running;
+        item.attempts += 1;
+        self.running += 1;
+        Some(Step::Run(item.message, item.attempts))
+    }
+
+    fn bury(&mut self, at: usize, error: Arc<str>, ask: Ask) -> Step {
+        let item = &mut self.items[at];
+        item.state = ItemState::Burying(ask, error.clone());
+        self.burying += 1;
+        Step::Bury {
+            ask,
+            message: item.message,
+            attempts: item.attempts,
+            error,
+        }
+    }
+
+    /// The first message in lane order that may start now.
+    fn startable(&self, now: Time, rules: &Rules) -> Option<usize> {
+        let due = |item: &Item| match &item.state {
+            ItemState::Waiting | ItemState::Announced => true,
+            ItemState::Backoff(at) | ItemState::Unburied(at, _) => *at <= now,
+            _ => false,
+        };
+        if rules.ordering == Ordering::Partition || self.suspicion.is_some() {
+            return self.items.front().filter(|i| due(i)).map(|_| 0);
+        }
+        // The release must be able to carry everything that is done above the watermark.
+        let may_pass = self.done_above.len() + self.running < rules.max_done_above;
+        let window = if may_pass { self.items.len() } else { 1 };
+        let mut busy_keys = BTreeSet::new();
+        for (at, item) in self.items.iter().enumerate().take(window) {
+            if item.state == ItemState::Done {
+                continue;
+            }
+            let in_order =
+                rules.ordering == Ordering::None || !busy_keys.contains(&item.message.key);
+            if in_order && due(item) {
+                return Some(at);
+            }
+            busy_keys.insert(item.message.key);
+        }
+        None
+    }
+
+    fn find(&mut self, offset: Offset) -> Option<usize> {
+        let at = self.items.partition_point(|i| i.message.offset < offset);
+        self.items
+            .get(at)
+            .filter(|i| i.message.offset == offset)
+            .map(|_| at)
+    }
+
+    /// `begun` of this message is written. True: it may run now.
+    pub(crate) fn begun_written(&mut self, offset: Offset) -> bool {
+        match self.find(offset) {
+            Some(at) if self.items[at].state == ItemState::Announcing => {
+                self.items[at].state = ItemState::Announced;
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// A handler call ended.
+    pub(crate) fn handled(
+        &mut self,
+        now: Time,
+        offset: Offset,
+        result: HandlerResult,
+        rules: &Rules,
+    ) -> Outcome {
+        let Some(at) = self
+            .find(offset)
+            .filter(|at| self.items[*at].state == ItemState::Running)
+        else {
+            return Outcome::Unknown;
+        };
+        self.running -= 1;
+        let commit = self.suspicion.is_some();
+        let error = match result {
+            HandlerResult::Done => {
+                if self.suspicion.as_mut().is_some_and(Suspicion::succeeded) {
+                    self.suspicion = None;
+                }
+                return self.done(at, commit);
+            }
+            HandlerResult::Failed(error) => error,
+            HandlerResult::Panicked(error) => format!("panicked: {error}").into(),
+        };
+        if let Some(suspicion) = &mut self.suspicion {
+            suspicion.failed();
+        }
+        let item = &mut self.items[at];
+        if item.attempts >= rules.max_deliver {
+            item.state = ItemState::Unburied(now, error);
+            return Outcome::Later(now);
+        }
+        let until = now + rules.backoff(item.attempts);
+        item.state = ItemState::Backoff(until);
+        Outcome::Later(until)
+    }
+
+    /// A dead letter was published, or was not: then it is tried again at `retry_at`.
+    pub(crate) fn buried(
+        &mut self,
+        ask: Ask,
+        published: bool,
+        retry_at: Time,
+    ) -> (Offset, Outcome) {
+        let is_it = |i: &Item| matches!(i.state, ItemState::Burying(a, _) if a == ask);
+        let Some(at) = self.items.iter().position(is_it) else {
+            return (Offset(0), Outcome::Unknown);
+        };
+        self.burying -= 1;
+        let offset = self.items[at].message.offset;
+        if published {
+            return (offset, self.done(at, self.suspicion.is_some()));
+        }
+        if let ItemState::Burying(_, error) = &self.items[at].state {
+            self.items[at].state = ItemState::Unburied(retry_at, error.clone());
+        }
+        (offset, Outcome::Later(retry_at))
+    }
+
+    fn done(&mut self, at: usize, commit: bool) -> Outcome {
+        let item = &mut self.items[at];
+        item.state = ItemState::Done;
+        let outcome = Outcome::Done {
+            delivery: item.delivery.take(),
+            commit,
+            attempts: item.attempts,
+        };
+        self.done_above.insert(item.message.offset);
+        self.done_items += 1;
+        self.leave_front();
+        outcome
+    }
+
+    /// Moves the watermark over everything at the front that is done.
+    fn leave_front(&mut self) {
+        while let Some(front) = self.items.front().filter(|i| i.state == ItemState::Done) {
+            let offset = front.message.offset;
+            self.done = Some(offset);
+            self.done_next = offset.next();
+            self.items.pop_front();
+            self.done_items -= 1;
+            while self.done_above.first().is_some_and(|o| *o < self.done_next) {
+                self.done_above.pop_first();
+            }
+        }
+    }
+}
