@@ -12,12 +12,8 @@ use super::crew::Standing;
 use super::planner::{Member, Planner};
 use super::slots::{Reason, Slot};
 use super::windows::{self, Span, Window};
-use crate::ids::Version;
 use crate::record::{Lifecycle, SessionStatus};
 use crate::time::Time;
-
-/// Versions beyond this are nonsense, and not followed.
-const HIGHEST_CREDIBLE_VERSION: Version = Version(u64::MAX / 2);
 
 /// What happened to a worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -198,48 +194,18 @@ impl Planner {
         }
     }
 
-    /// What changes without anybody coming or going: versions, suspensions, conditions.
+    /// What changes without anybody coming or going: suspensions, conditions, releases.
     pub(super) fn hear_sessions(&mut self, now: Time) {
         let mut freed = false;
-        let mut strangers = Vec::new();
-        let highest = self.version;
-        for seat in 0..self.crew.len() {
-            let desk = &mut self.crew[seat];
+        for desk in self.crew.iter_mut() {
             if desk.suspended_until.is_some_and(|until| until <= now) {
                 desk.suspended_until = None;
                 freed = true;
             }
             let degraded = desk.is_degraded();
             freed |= std::mem::replace(&mut desk.was_degraded, degraded) && !degraded;
-            let Some(member) = desk.alive() else { continue };
-            let newest = member
-                .released
-                .max(member.applied)
-                .max(member.ready.version);
-            let released = member.released;
-            if desk.dropping.is_some_and(|version| released >= version) {
-                desk.dropping = None;
-            }
-            if newest > highest && newest <= HIGHEST_CREDIBLE_VERSION {
-                // It answers an earlier leader's order that was not known here: that answer must
-                // not be taken for one of ours, so ours start above it.
-                self.version = self.version.max(newest);
-                strangers.push(seat);
-            }
-        }
-        let coming = self.coming();
-        for seat in strangers {
-            self.tell_again(seat);
-            for &i in &self.moving {
-                let waits_for_seat = match &self.slots[i] {
-                    Slot::Preparing(mv) => mv.to == seat,
-                    Slot::Revoking { mv, .. } => mv.from == seat,
-                    _ => false,
-                };
-                if let (true, Some(mv)) = (waits_for_seat, self.slots[i].moving_mut()) {
-                    mv.version = coming;
-                }
-            }
+            let released = desk.party().released;
+            desk.dropping.take_if(|version| released >= *version);
         }
         if freed {
             self.due.relieve |= self.crew.anyone_leaving();
@@ -251,7 +217,7 @@ impl Planner {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ids::Incarnation;
+    use crate::ids::{Incarnation, Version};
     use crate::record::Ready;
 
     fn member(life: u64, status: SessionStatus) -> Member {

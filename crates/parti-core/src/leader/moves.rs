@@ -54,7 +54,7 @@ impl Planner {
                 Verdict::RollBack(blame) => {
                     ended = true;
                     if matches!(self.slots[i], Slot::Revoking { .. }) {
-                        if planted!(PlanForgetsPartition) {
+                        if crate::planted!(PlanForgetsPartition) {
                             self.slots[i] = Slot::Unassigned(Reason::OwnerGone);
                             continue;
                         }

@@ -14,7 +14,7 @@
 //!                                                     slots ◀───┘
 //!                                                       │
 //!                                                       ▼
-//!                              publish.rs   assignments that differ, plan record
+//!                              orders.rs    assignments that differ, plan record
 //! ```
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -25,13 +25,14 @@ use super::slots::{self, Reason, Seat, Slot};
 use super::windows::{self, Window};
 use crate::config::Config;
 use crate::ids::{Incarnation, PartitionId, Term, Version, WorkerId};
-use crate::partition::Partition;
+use crate::partition::{self, Partition};
 use crate::record::{AssignmentRecord, Blocked, Lifecycle, PlanRecord, Ready, SessionStatus};
 use crate::strategy::Strategy;
 use crate::time::Time;
 use crate::worker::Trouble;
 
-/// A session as the leader sees it.
+/// A session as the leader sees it. What it answered to other terms than the leader's own counts as
+/// nothing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Member {
     /// Which life of the id.
@@ -239,7 +240,7 @@ impl Planner {
     /// The partitions as they are now: at the start, and on every refresh.
     pub fn partitions(&mut self, now: Time, list: Arc<[Partition]>) {
         let list = sorted(list);
-        let hash = super::publish::list_hash(&list);
+        let hash = partition::hash(&list);
         if self.partitions.is_some() && hash == self.list_hash {
             return;
         }

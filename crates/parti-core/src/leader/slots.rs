@@ -110,14 +110,6 @@ impl Slot {
         }
     }
 
-    /// The move under way, to be given another version or clock.
-    pub fn moving_mut(&mut self) -> Option<&mut Move> {
-        match self {
-            Self::Preparing(mv) | Self::Revoking { mv, .. } => Some(mv),
-            Self::Unassigned(_) | Self::Serving { .. } => None,
-        }
-    }
-
     /// Whether it refers to this worker in any role.
     pub fn names(&self, seat: Seat) -> bool {
         match self {
@@ -209,7 +201,7 @@ pub fn judge(
         Slot::Revoking { warned, .. } => {
             if !can_receive {
                 Verdict::RollBack(Blame::Gone)
-            } else if from.released >= mv.version || planted!(GrantBeforeRelease) {
+            } else if from.released >= mv.version || crate::planted!(GrantBeforeRelease) {
                 Verdict::Grant
             } else if !warned && now >= mv.since + limits.release_warning {
                 Verdict::WarnSlowRelease
@@ -225,7 +217,7 @@ pub fn judge(
 /// count.
 fn is_ready(ready: Option<&Ready>, version: Version, partition: &PartitionId) -> bool {
     ready.is_some_and(|ready| {
-        (ready.version >= version || planted!(ReadyOfOldVersionCounts))
+        (ready.version >= version || crate::planted!(ReadyOfOldVersionCounts))
             && ready.partitions.binary_search(partition).is_ok()
     })
 }

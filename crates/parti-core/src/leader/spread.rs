@@ -162,7 +162,7 @@ impl Planner {
                 previous.push(known);
             }
         }
-        if planted!(EmergencyMovesEverything) && scope == Scope::Fill {
+        if crate::planted!(EmergencyMovesEverything) && scope == Scope::Fill {
             previous.fill(None);
         }
         let some: Vec<Partition>;
@@ -220,7 +220,7 @@ impl Planner {
                 Slot::Serving { worker } => {
                     let may_move = scope == Scope::Full
                         || (scope == Scope::Relieve && self.crew[worker].is_leaving())
-                        || planted!(EmergencyMovesEverything);
+                        || crate::planted!(EmergencyMovesEverything);
                     let Some(to) = target.filter(|&to| may_move && to != worker) else {
                         continue;
                     };

@@ -97,7 +97,7 @@ impl Planner {
         self.due.balance = true;
         // When the old leader last moved anything is not known: as if it had been just now.
         self.last_plan = Some(now);
-        if !is_first && !planted!(OldTermRepublishSkipped) {
+        if !is_first && !crate::planted!(OldTermRepublishSkipped) {
             self.crew
                 .iter_mut()
                 .for_each(|desk| desk.must_publish = desk.alive().is_some());

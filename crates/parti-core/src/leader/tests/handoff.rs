@@ -244,15 +244,3 @@ fn a_slow_release_is_reported_once_and_waited_for() {
     world.run();
     assert_eq!(world.held(), "a[p0 p1] b[p3] c[p2]");
 }
-
-#[test]
-fn an_answer_to_a_version_of_somebody_elses_is_no_answer() {
-    // c accepted an order of an earlier leader that was not known here, and answers that.
-    let mut world = revoking();
-    world.fake("c").member.released = Version(50);
-    world.fake("c").member.applied = Version(50);
-    let said = world.say();
-    assert_eq!(said[0], "c v51 [p2]", "told again above it");
-    world.obey();
-    assert_eq!(world.say()[0], "b v52 [p3]");
-}

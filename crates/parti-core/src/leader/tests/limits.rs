@@ -126,20 +126,7 @@ fn weights_alone_are_a_matter_of_balance() {
     assert_eq!(world.moves, 0, "this strategy does not look at weights");
     assert_eq!(
         world.plan().fingerprint.partitions,
-        crate::leader::publish::list_hash(&world.list)
-    );
-}
-
-#[test]
-fn the_fingerprint_tells_lists_apart() {
-    let hash = crate::leader::publish::list_hash;
-    assert_ne!(hash(&parts(3)), hash(&parts(4)));
-    assert_ne!(hash(&[part("p", 1)]), hash(&[part("p", 2)]));
-    assert_ne!(hash(&[part("a", 1), part("b", 1)]), hash(&[part("ab", 1)]));
-    assert_eq!(
-        hash(&[]),
-        0x2d06_8005_38d3_94c2,
-        "part of the format: never changes"
+        crate::partition::hash(&world.list)
     );
 }
 

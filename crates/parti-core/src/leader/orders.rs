@@ -71,15 +71,7 @@ impl Planner {
             if !desk.must_publish && (!news || (waits && wanted.is_empty())) {
                 continue;
             }
-            let added = match self.added.is_empty() {
-                true => Vec::new(),
-                false => wanted
-                    .serve
-                    .iter()
-                    .filter(|p| self.added.contains(*p))
-                    .cloned()
-                    .collect(),
-            };
+            let added = self.added_among(&wanted);
             let record = AssignmentRecord {
                 version,
                 term: self.term,
@@ -102,6 +94,19 @@ impl Planner {
         }
         decisions.append(&mut forgotten);
         decisions
+    }
+
+    /// Those of an assignment that were added to the running group and not taken yet, sorted.
+    fn added_among(&self, wanted: &Wanted) -> Vec<PartitionId> {
+        if self.added.is_empty() {
+            return Vec::new();
+        }
+        let prepared = wanted.prepare.iter().map(|(partition, _)| partition);
+        let all: BTreeSet<_> = wanted.serve.iter().chain(prepared).collect();
+        all.into_iter()
+            .filter(|id| self.added.contains(*id))
+            .cloned()
+            .collect()
     }
 
     /// Derives everybody's assignment from the slots.
@@ -234,30 +239,9 @@ impl Planner {
     }
 }
 
-/// What every worker of a group must agree on, as the plan record shows it.
-pub fn fingerprint(list: &[Partition], strategy: &str, mode: Coordination) -> Fingerprint {
-    Fingerprint {
-        partitions: list_hash(list),
-        strategy: strategy.into(),
-        coordination: coordination_name(mode).into(),
-    }
-}
-
 fn coordination_name(mode: Coordination) -> &'static str {
     match mode {
         Coordination::Leader => "leader",
         Coordination::Leaderless => "leaderless",
     }
-}
-
-/// Hash of a list that is sorted by id: ids and weights, by xxh3. Part of the format.
-pub fn list_hash(list: &[Partition]) -> u64 {
-    let mut hasher = xxhash_rust::xxh3::Xxh3::new();
-    for partition in list {
-        // Ids hold no zero byte: what comes before one is the id, whatever the weight looks like.
-        hasher.update(partition.id.as_str().as_bytes());
-        hasher.update(&[0]);
-        hasher.update(&partition.weight.to_le_bytes());
-    }
-    hasher.digest()
 }
