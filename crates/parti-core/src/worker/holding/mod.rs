@@ -17,6 +17,8 @@
 
 mod lives;
 mod one;
+#[cfg(test)]
+mod tests;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -547,7 +547,18 @@ impl Holding {
         // The record moved on, so nothing that expected the old revision can land any more.
         let was_open = std::mem::take(&mut self.open_fate);
         let Phase::Held(held) = &mut self.phase else {
-            // A take that was refused, or a settling write: what was found decides anew.
+            // A take that was refused, or a settling write: what was found decides anew. If it
+            // names this very life, an earlier take landed after all.
+            if let Some((_, record)) = record
+                && let Some((owner, life)) = &record.owner
+                && ctx.is_me(owner, *life)
+            {
+                let seized = match op {
+                    Op::Take { seized, .. } => seized,
+                    _ => None,
+                };
+                self.become_held(id, record, seized, lanes, out);
+            }
             return;
         };
         let epoch = held.epoch;
