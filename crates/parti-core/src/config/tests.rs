@@ -1,3 +1,5 @@
+//! The whole configuration: what loads, what is refused and in which words, what is written.
+
 use super::*;
 use crate::problem::Problems;
 use crate::rng::Rng;
