@@ -108,6 +108,16 @@ mod registry {
         ReopenWhileInFlight,
         /// A work queue's subject is added first, and the consumer rewound afterwards.
         WorkQueueAddBeforeReset,
+        /// The leader gives a partition to its new owner before the old one has let go.
+        GrantBeforeRelease,
+        /// The leader takes a leftover of a rolled-back prepare for readiness.
+        ReadyOfOldVersionCounts,
+        /// A new leader does not write the assignments it found under its own term.
+        OldTermRepublishSkipped,
+        /// One crash makes the leader spread everything anew.
+        EmergencyMovesEverything,
+        /// A partition whose new owner dies in the middle of a move is never given to anyone.
+        PlanForgetsPartition,
     }
 
     static ACTIVE: AtomicUsize = AtomicUsize::new(usize::MAX);

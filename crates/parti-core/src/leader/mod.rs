@@ -13,12 +13,22 @@
 //!
 //! A wrong or stale leader costs time, never a message: nothing here touches a partition's record.
 
+mod crew;
 pub mod election;
 #[cfg(test)]
 mod election_tests;
+mod membership;
+mod moves;
+mod orders;
 pub mod planner;
 pub mod publisher;
 pub mod sessions;
+pub mod slots;
+mod spread;
+mod takeover;
+#[cfg(test)]
+mod tests;
+pub mod windows;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -1,17 +1,38 @@
 //! The leader's brain: who should serve what, and the next step towards it.
+//!
+//! It is told levels (the sessions as they are, the partitions as they are) and keeps one slot per
+//! partition. What each worker is told follows from the slots alone, so nothing can be told twice
+//! in different ways, and a change that is undone before it was told never happened.
+//!
+//! ```text
+//!  members ──▶ membership.rs   who came, left, crashed ─┐
+//!  partitions ─▶ planner.rs    what came, went ─────────┼─▶ windows.rs   wait, or plan now?
+//!                                                       │       │
+//!  ready, released ─▶ moves.rs (rules: slots.rs) ───────┤       ▼
+//!                                                       │   spread.rs    ask the strategy
+//!                                                       ▼       │
+//!                                                     slots ◀───┘
+//!                                                       │
+//!                                                       ▼
+//!                              orders.rs    assignments that differ, plan record
+//! ```
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use super::crew::{Crew, Standing};
+use super::slots::{self, Reason, Seat, Slot};
+use super::windows::{self, Window};
 use crate::config::Config;
-use crate::ids::{Incarnation, Term, Version, WorkerId};
-use crate::partition::Partition;
-use crate::record::{AssignmentRecord, Blocked, PlanRecord, Ready, SessionStatus};
+use crate::ids::{Incarnation, PartitionId, Term, Version, WorkerId};
+use crate::partition::{self, Partition};
+use crate::record::{AssignmentRecord, Blocked, Lifecycle, PlanRecord, Ready, SessionStatus};
 use crate::strategy::Strategy;
 use crate::time::Time;
 use crate::worker::Trouble;
 
-/// A session as the leader sees it.
+/// A session as the leader sees it. What it answered to other terms than the leader's own counts as
+/// nothing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Member {
     /// Which life of the id.
@@ -55,14 +76,84 @@ pub enum Decision {
     History(String),
 }
 
+/// What should be done as soon as it may.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Due {
+    /// Partitions without an owner need one.
+    pub fill: bool,
+    /// A leaving worker's partitions need another.
+    pub relieve: bool,
+    /// Everybody gets a share.
+    pub full: bool,
+    /// Balance may have suffered.
+    pub balance: bool,
+    /// Owners were lost: whatever is filled is an emergency.
+    pub emergency: bool,
+}
+
+/// A plan that was told and is not yet carried out by all.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Phase {
+    pub emergency: bool,
+    /// The version that told it.
+    pub version: Version,
+}
+
 /// Decides who should serve what, step by step.
 #[derive(Debug)]
 pub struct Planner {
-    config: Config,
-    strategy: Arc<dyn Strategy>,
-    term: Term,
-    me: WorkerId,
-    recovered: Recovered,
+    pub(super) config: Config,
+    pub(super) strategy: Arc<dyn Strategy>,
+    pub(super) term: Term,
+    pub(super) me: WorkerId,
+    pub(super) capacity: Option<u32>,
+    /// What earlier leaders left, until the first step has built on it.
+    recovered: Option<Recovered>,
+    pub(super) crew: Crew,
+    /// Sorted by id; none until the first list came.
+    pub(super) partitions: Option<Arc<[Partition]>>,
+    /// One per partition.
+    pub(super) slots: Vec<Slot>,
+    /// The slots with a move under way.
+    pub(super) moving: BTreeSet<usize>,
+    /// The highest version told so far, by anyone.
+    pub(super) version: Version,
+    pub(super) lifecycle: Lifecycle,
+    /// The group had a plan at some time: partitions that are new now were added to it.
+    pub(super) planned_once: bool,
+    pub(super) window: Window,
+    /// Crashes that may still turn out to be part of a restart.
+    pub(super) losses: Vec<(Time, Seat)>,
+    pub(super) due: Due,
+    pub(super) phase: Option<Phase>,
+    /// A move did not fit under the cap; tried again once others are done.
+    pub(super) deferred: bool,
+    pub(super) last_plan: Option<Time>,
+    /// Added to a running group, and not taken yet.
+    pub(super) added: BTreeSet<PartitionId>,
+    /// Per worker, what it should let go of because it stands in somebody's way.
+    pub(super) hints: BTreeMap<Seat, BTreeSet<PartitionId>>,
+    pub(super) reason: String,
+    pub(super) list_hash: u64,
+    pub(super) unserved: Unserved,
+    pub(super) told_plan: Option<PlanRecord>,
+    /// Since when membership is another one than was last reviewed.
+    pub(super) membership_changed: Option<Time>,
+    /// Slots or workers changed since assignments were last derived.
+    pub(super) touched: bool,
+    /// Something was heard since the last step.
+    news: Option<Time>,
+    heard_members: bool,
+    pub(super) notes: Vec<Decision>,
+}
+
+/// The partitions that nobody serves.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Unserved {
+    pub count: usize,
+    pub over_cap: usize,
+    /// The first few, with the reason.
+    pub examples: Vec<(PartitionId, String)>,
 }
 
 impl Planner {
@@ -72,7 +163,7 @@ impl Planner {
         strategy: Arc<dyn Strategy>,
         term: Term,
         me: WorkerId,
-        _now: Time,
+        now: Time,
         recovered: Recovered,
     ) -> Self {
         Self {
@@ -80,37 +171,328 @@ impl Planner {
             strategy,
             term,
             me,
-            recovered,
+            capacity: None,
+            recovered: Some(recovered),
+            crew: Crew::default(),
+            partitions: None,
+            slots: Vec::new(),
+            moving: BTreeSet::new(),
+            version: Version(0),
+            lifecycle: Lifecycle::ColdStart,
+            planned_once: false,
+            window: Window::Closed,
+            losses: Vec::new(),
+            due: Due::default(),
+            phase: None,
+            deferred: false,
+            last_plan: None,
+            added: BTreeSet::new(),
+            hints: BTreeMap::new(),
+            reason: String::new(),
+            list_hash: 0,
+            unserved: Unserved::default(),
+            told_plan: None,
+            membership_changed: Some(now),
+            touched: true,
+            news: None,
+            heard_members: false,
+            notes: Vec::new(),
         }
     }
 
-    /// The most partitions one worker may serve and prepare together; none at first.
-    pub fn set_capacity(&mut self, _capacity: Option<u32>) {}
+    /// The most partitions one worker may serve and prepare together; unlimited at first. To be
+    /// set before the first step.
+    pub fn set_capacity(&mut self, capacity: Option<u32>) {
+        self.capacity = capacity;
+    }
 
     /// The sessions as they are now. A level, not an edge: called whenever anything changed, with
     /// sessions that are over until they are cleared.
-    pub fn members(&mut self, _now: Time, _members: &BTreeMap<WorkerId, Member>) {}
+    pub fn members(&mut self, now: Time, members: &BTreeMap<WorkerId, Member>) {
+        let mut changed = false;
+        for (id, member) in members {
+            let seat = self.crew.seat(id);
+            let desk = &mut self.crew[seat];
+            let life = |m: &Member| (m.incarnation, m.status);
+            if desk.member.as_ref().map(life) != Some(life(member)) {
+                changed = true;
+                // Whatever is over may have been somebody's owner: its mark stays until all is
+                // known to be taken.
+                desk.evidence = member.status.is_over();
+            }
+            if desk.member.as_ref() != Some(member) {
+                desk.member = Some(member.clone());
+            }
+        }
+        for desk in self.crew.iter_mut() {
+            if desk.member.is_some() && !members.contains_key(&desk.id) {
+                desk.member = None;
+                changed = true;
+            }
+        }
+        if changed {
+            self.membership_changed = Some(now);
+        }
+        self.heard_members = true;
+        self.news = Some(now);
+    }
 
     /// The partitions as they are now: at the start, and on every refresh.
-    pub fn partitions(&mut self, _now: Time, _list: Arc<[Partition]>) {}
+    pub fn partitions(&mut self, now: Time, list: Arc<[Partition]>) {
+        let list = sorted(list);
+        let hash = partition::hash(&list);
+        if self.partitions.is_some() && hash == self.list_hash {
+            return;
+        }
+        self.news = Some(now);
+        self.list_hash = hash;
+        let old = self.partitions.replace(list.clone());
+        if let (Some(old), None) = (old, &self.recovered) {
+            self.change_list(&old, &list);
+        }
+    }
 
     /// Decides. Says nothing twice: a second call without news is empty.
-    pub fn step(&mut self, _now: Time, _wall_ms: u64) -> Vec<Decision> {
-        Vec::new()
+    pub fn step(&mut self, now: Time, wall_ms: u64) -> Vec<Decision> {
+        self.news = None;
+        if !self.heard_members {
+            return Vec::new();
+        }
+        let Some(list) = self.partitions.clone() else {
+            return Vec::new();
+        };
+        if let Some(recovered) = self.recovered.take() {
+            self.take_over(now, &list, recovered);
+        }
+        self.review_members(now);
+        self.hear_sessions(now);
+        self.end_phase();
+        self.advance_moves(now, &list);
+        self.open_window(now);
+        self.close_window(now);
+        self.plan_what_is_due(now, &list);
+        let mut decisions = self.publish(&list);
+        self.settle(&list);
+        decisions.extend(self.plan_record(wall_ms, &list));
+        decisions.append(&mut self.notes);
+        decisions
     }
 
     /// When to call [`Planner::step`] again at the latest.
     pub fn next_deadline(&self) -> Time {
-        Time::NEVER
+        if let Some(news) = self.news {
+            return news;
+        }
+        if !self.heard_members || self.partitions.is_none() {
+            return Time::NEVER;
+        }
+        let window = if self.crew.present() > 0 {
+            self.window_ends()
+        } else {
+            Time::NEVER
+        };
+        let moves = self
+            .moving
+            .iter()
+            .map(|&i| slots::deadline(&self.slots[i], &self.config.handoff));
+        let suspensions = self.crew.iter().filter_map(|desk| desk.suspended_until);
+        let balance = if self.may_balance() {
+            windows::cooldown_ends(&self.config, self.last_plan)
+        } else {
+            Time::NEVER
+        };
+        moves
+            .chain(suspensions)
+            .chain([window, balance])
+            .min()
+            .unwrap_or(Time::NEVER)
     }
 
     /// No window open, no move under way, everything applied.
     pub fn is_settled(&self) -> bool {
-        false
+        self.recovered.is_none()
+            && self.news.is_none()
+            && !self.window.is_open()
+            && self.moving.is_empty()
+            && self.all_applied()
     }
 
-    /// Whether the end of this life may still be needed as evidence: its mark must stay.
-    pub fn still_names(&self, _worker: &WorkerId, _incarnation: Incarnation) -> bool {
-        true
+    /// Whether the end of this life may still be needed as evidence, by a taker of something that
+    /// it owned: its mark must stay.
+    pub fn still_names(&self, worker: &WorkerId, incarnation: Incarnation) -> bool {
+        let Some(seat) = self.crew.find(worker) else {
+            return true;
+        };
+        let desk = &self.crew[seat];
+        if self.recovered.is_some() || desk.kept_marks.contains(&incarnation) {
+            return true;
+        }
+        match &desk.member {
+            // A later life is there, and is itself the evidence.
+            Some(member) if member.incarnation > incarnation => false,
+            _ => desk.evidence || self.slots.iter().any(|slot| slot.names(seat)),
+        }
     }
+
+    /// The version that this step's assignments will have, if there are any.
+    pub(super) fn coming(&self) -> Version {
+        self.version.next()
+    }
+
+    pub(super) fn window_ends(&self) -> Time {
+        self.window.ends(&self.config, self.crew.present() as u64)
+    }
+
+    pub(super) fn all_applied(&self) -> bool {
+        self.crew
+            .iter()
+            .all(|desk| desk.has_applied(Version(u64::MAX)))
+    }
+
+    /// Whether balance is waiting for nothing but the cooldown.
+    pub(super) fn may_balance(&self) -> bool {
+        self.due.balance
+            && self.lifecycle != Lifecycle::ColdStart
+            && !self.window.is_open()
+            && self.moving.is_empty()
+            && self.phase.is_none()
+    }
+
+    /// This worker is told again, whether or not that is something new.
+    pub(super) fn tell_again(&mut self, seat: Seat) {
+        self.crew[seat].must_publish = true;
+        self.touched = true;
+    }
+
+    pub(super) fn history(&mut self, line: String) {
+        self.notes.push(Decision::History(line));
+    }
+
+    /// Waits where there is reason to: for a group's workers, or for further ones after one joined.
+    fn open_window(&mut self, now: Time) {
+        if self.window.is_open() || self.crew.present() == 0 {
+            return;
+        }
+        let span = windows::Span::at(now);
+        if self.lifecycle == Lifecycle::ColdStart {
+            self.window = Window::ColdStart(span);
+            self.reason = "cold start: waiting for workers".into();
+        } else if self.crew.joined() > 0 || self.crew.iter().any(|d| d.owed && !d.is_held_back()) {
+            self.window = Window::PlannedScale(span);
+        }
+    }
+
+    /// The wait is over: everybody who is there counts from now on.
+    fn close_window(&mut self, now: Time) {
+        if !self.window.is_open() || self.crew.present() == 0 || self.window_ends() > now {
+            return;
+        }
+        let mut shares = self.window.is_cold_start();
+        for desk in self.crew.iter_mut() {
+            if let Standing::Joined(life) = desk.standing {
+                desk.standing = Standing::Planned(life);
+                desk.owed = true;
+                self.touched = true;
+            }
+            if desk.owed && !desk.is_held_back() {
+                desk.owed = false;
+                shares = true;
+            }
+        }
+        if self.window.is_cold_start() {
+            self.lifecycle = Lifecycle::PostColdStart;
+            self.planned_once = true;
+            self.reason = format!("first plan for {} workers", self.crew.planned());
+        }
+        self.due.full |= shares;
+        self.window = Window::Closed;
+    }
+
+    /// A plan that everybody has carried out is over.
+    fn end_phase(&mut self) {
+        let is_over = |phase: &mut Phase| self.crew.iter().all(|d| d.has_applied(phase.version));
+        self.phase.take_if(is_over);
+    }
+
+    /// Once all is carried out, the group is stable, and ends need no proof any more.
+    fn settle(&mut self, list: &[Partition]) {
+        let (slots, crew) = (&self.slots, &self.crew);
+        self.added.retain(|id| {
+            // Once it was taken, its record says where it starts.
+            let Ok(i) = list.binary_search_by(|p| p.id.cmp(id)) else {
+                return false;
+            };
+            !matches!(&slots[i], Slot::Serving { worker }
+                if crew[*worker].alive().is_some() && crew[*worker].has_applied(Version(u64::MAX)))
+        });
+        if !self.moving.is_empty() || !self.all_applied() {
+            return;
+        }
+        if self.lifecycle == Lifecycle::PostColdStart {
+            self.lifecycle = Lifecycle::Stable;
+        }
+        if self.unserved.count == 0 {
+            // Every record names a living owner now: nobody needs to prove an end any more.
+            self.crew.iter_mut().for_each(|desk| desk.evidence = false);
+        }
+    }
+
+    /// Carries slots over to another list: what stayed keeps its slot.
+    fn change_list(&mut self, old: &[Partition], new: &[Partition]) {
+        let mut before: BTreeMap<&PartitionId, (Slot, u64)> = old
+            .iter()
+            .zip(std::mem::take(&mut self.slots))
+            .map(|(partition, slot)| (&partition.id, (slot, partition.weight)))
+            .collect();
+        let (mut added, mut reweighted) = (0, 0);
+        for partition in new {
+            let slot = match before.remove(&partition.id) {
+                Some((slot, weight)) => {
+                    reweighted += usize::from(weight != partition.weight);
+                    slot
+                }
+                None => {
+                    added += 1;
+                    if self.planned_once {
+                        self.added.insert(partition.id.clone());
+                    }
+                    Slot::Unassigned(Reason::New)
+                }
+            };
+            self.slots.push(slot);
+        }
+        let removed = before.len();
+        let coming = self.coming();
+        for (id, (slot, _)) in before {
+            self.added.remove(id);
+            let owner = slot.moving().map(|mv| mv.from).or(slot.server());
+            if let Some(seat) = owner {
+                self.crew[seat].dropping = Some(coming);
+                self.crew[seat].must_publish = true;
+            }
+        }
+        self.moving = (0..self.slots.len())
+            .filter(|&i| self.slots[i].moving().is_some())
+            .collect();
+        self.touched = true;
+        self.due.fill = true;
+        self.due.balance = true;
+        if !self.window.is_cold_start() {
+            self.reason = format!("partition list changed: {added} added, {removed} removed");
+        }
+        self.history(format!(
+            "partition list changed: {added} added, {removed} removed, {reweighted} reweighted"
+        ));
+    }
+}
+
+/// The list in the order of ids, without duplicates.
+fn sorted(list: Arc<[Partition]>) -> Arc<[Partition]> {
+    if list.windows(2).all(|pair| pair[0].id < pair[1].id) {
+        return list;
+    }
+    let mut sorted = list.to_vec();
+    sorted.sort_by(|a, b| a.id.cmp(&b.id));
+    sorted.dedup_by(|a, b| a.id == b.id);
+    sorted.into()
 }

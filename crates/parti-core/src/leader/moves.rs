@@ -1,0 +1,118 @@
+//! Moves under way: each is judged by the rules of `slots.rs`, and its slot follows.
+
+use std::collections::BTreeMap;
+
+use super::planner::{Decision, Phase, Planner};
+use super::slots::{self, Blame, Move, Reason, Slot, Verdict};
+use super::windows;
+use crate::partition::Partition;
+use crate::record::Lifecycle;
+use crate::time::Time;
+use crate::worker::Trouble;
+
+impl Planner {
+    /// Takes every move one step further, or back.
+    pub(super) fn advance_moves(&mut self, now: Time, list: &[Partition]) {
+        let coming = self.coming();
+        let (mut ended, mut given) = (false, false);
+        let mut late: BTreeMap<usize, usize> = BTreeMap::new();
+        for i in self.moving.iter().copied().collect::<Vec<_>>() {
+            let Some(mv) = self.slots[i].moving().copied() else {
+                continue;
+            };
+            let verdict = slots::judge(
+                &self.slots[i],
+                &list[i].id,
+                self.crew[mv.from].party(),
+                self.crew[mv.to].party(),
+                now,
+                &self.config.handoff,
+            );
+            match verdict {
+                Verdict::Wait => {}
+                Verdict::WarnSlowRelease => {
+                    self.slots[i] = Slot::Revoking { mv, warned: true };
+                    let (partition, owner) = (list[i].id.clone(), self.crew[mv.from].id.clone());
+                    self.notes
+                        .push(Decision::Trouble(Trouble::SlowRelease { partition, owner }));
+                }
+                Verdict::Revoke => {
+                    // It shows that it can: earlier failures are forgiven.
+                    self.crew[mv.to].failures = 0;
+                    let mv = Move {
+                        since: now,
+                        version: coming,
+                        ..mv
+                    };
+                    self.slots[i] = Slot::Revoking { mv, warned: false };
+                    self.tell_again(mv.from);
+                }
+                Verdict::Grant => {
+                    self.slots[i] = Slot::Serving { worker: mv.to };
+                    (ended, given) = (true, true);
+                }
+                Verdict::RollBack(blame) => {
+                    ended = true;
+                    if matches!(self.slots[i], Slot::Revoking { .. }) {
+                        if crate::planted!(PlanForgetsPartition) {
+                            self.slots[i] = Slot::Unassigned(Reason::OwnerGone);
+                            continue;
+                        }
+                        // The owner may have let go already: it must hear that it serves again.
+                        self.tell_again(mv.from);
+                        given = true;
+                    }
+                    self.slots[i] = Slot::Serving { worker: mv.from };
+                    if blame == Blame::NotReady {
+                        *late.entry(mv.to).or_default() += 1;
+                    }
+                    let desk = &mut self.crew[mv.to];
+                    desk.owed |= desk.is_staying();
+                    self.due.relieve |= self.crew[mv.from].is_leaving();
+                }
+                Verdict::Orphan => {
+                    ended = true;
+                    let restarting = self.lifecycle == Lifecycle::ColdStart;
+                    self.slots[i] = Slot::Unassigned(if restarting {
+                        Reason::AwaitsOwner(mv.from)
+                    } else {
+                        Reason::OwnerGone
+                    });
+                    self.due.fill = true;
+                    self.due.emergency = true;
+                }
+            }
+        }
+        for (seat, moves) in late {
+            self.suspend(seat, moves, now);
+        }
+        if ended {
+            self.touched = true;
+            self.due.balance = true;
+            if given {
+                let emergency = self.phase.is_some_and(|phase| phase.emergency);
+                self.phase = Some(Phase {
+                    emergency,
+                    version: coming,
+                });
+            }
+            self.moving.retain(|&i| self.slots[i].moving().is_some());
+            if std::mem::take(&mut self.deferred) {
+                self.due.full = true;
+            }
+        }
+    }
+
+    /// A worker that never gets ready gets nothing new for a while, longer each time.
+    fn suspend(&mut self, seat: usize, moves: usize, now: Time) {
+        let desk = &mut self.crew[seat];
+        if desk.suspended_until.is_none() {
+            desk.failures = desk.failures.saturating_add(1);
+            desk.suspended_until = Some(now + windows::suspension(&self.config, desk.failures));
+        }
+        let id = desk.id.clone();
+        self.history(format!(
+            "{id} did not get ready in time: {moves} moves rolled back"
+        ));
+    }
+}

@@ -1,0 +1,345 @@
+//! Asking the strategy, and taking from its answer only what the occasion allows.
+//!
+//! | occasion | who may receive | what may move |
+//! |---|---|---|
+//! | fill (crash, goodbye, new partition) | planned workers | what nobody serves: directly, nobody holds it |
+//! | relieve (somebody leaves) | planned and joined workers | what the leaving serve: by handoff |
+//! | full (a window closed) | everybody | anything: by handoff |
+//! | balance | everybody | anything, if it is worth it and the cooldown is over |
+//!
+//! A worker that is held back (degraded, or it did not get ready) keeps what it has and receives
+//! nothing; its partitions are left out of the question. Only what nobody serves goes to such
+//! workers too, when there is no other.
+
+use super::crew::{Desk, Standing};
+use super::planner::{Phase, Planner};
+use super::slots::{Move, Reason, Seat, Slot};
+use super::windows;
+use crate::partition::Partition;
+use crate::strategy::Input;
+use crate::time::Time;
+
+/// The occasion of a plan.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Scope {
+    Fill,
+    Relieve,
+    Full,
+}
+
+/// The strategy's answer, in seats.
+struct Targets {
+    /// Who may receive, in the order of ids.
+    eligible: Vec<Seat>,
+    /// Per partition; none also where it was not asked about.
+    owners: Vec<Option<Seat>>,
+}
+
+/// What every worker has to serve and prepare.
+struct Loads {
+    count: Vec<u32>,
+    weight: Vec<u64>,
+    cap: u32,
+}
+
+impl Loads {
+    fn has_room(&self, seat: Seat) -> bool {
+        self.count[seat] < self.cap
+    }
+
+    fn add(&mut self, seat: Seat, weight: u64) {
+        self.count[seat] += 1;
+        self.weight[seat] += weight;
+    }
+
+    fn remove(&mut self, seat: Seat, weight: u64) {
+        self.count[seat] -= 1;
+        self.weight[seat] -= weight;
+    }
+}
+
+impl Planner {
+    /// Plans for whatever is due and may be done now.
+    pub(super) fn plan_what_is_due(&mut self, now: Time, list: &[Partition]) {
+        if self.window.is_cold_start() {
+            // The plan at its end covers all; only who leaves cannot wait for it.
+            self.due.fill = false;
+            self.due.emergency = false;
+        }
+        let emergency = std::mem::take(&mut self.due.emergency);
+        let full = std::mem::take(&mut self.due.full);
+        let fill = std::mem::take(&mut self.due.fill);
+        let relieve = std::mem::take(&mut self.due.relieve);
+        // A full plan covers the others, unless there is nobody who may receive anything new.
+        let covered = full && self.plan(now, list, Scope::Full, emergency);
+        if !covered && (fill || full) {
+            self.plan(now, list, Scope::Fill, emergency);
+        }
+        if !covered && relieve {
+            self.plan(now, list, Scope::Relieve, false);
+        }
+        if self.may_balance() && windows::cooldown_ends(&self.config, self.last_plan) <= now {
+            self.due.balance = false;
+            self.plan_for_balance(now, list);
+        }
+    }
+
+    /// Asks and applies; false when there was nobody to ask for.
+    fn plan(&mut self, now: Time, list: &[Partition], scope: Scope, emergency: bool) -> bool {
+        let is_open = |slot: &Slot| matches!(slot, Slot::Unassigned(_));
+        if scope == Scope::Fill && !self.slots.iter().any(is_open) {
+            return true;
+        }
+        let targets = self.ask(list, scope);
+        if targets.eligible.is_empty() && scope == Scope::Full {
+            return false;
+        }
+        self.apply(now, list, scope, &targets, emergency);
+        true
+    }
+
+    /// Moves partitions merely for balance, if that is worth it.
+    fn plan_for_balance(&mut self, now: Time, list: &[Partition]) {
+        let targets = self.ask(list, Scope::Full);
+        let weights = |owner: &dyn Fn(usize) -> Option<Seat>| {
+            let mut loads = vec![0u64; self.crew.len()];
+            for (i, partition) in list.iter().enumerate() {
+                if let (Some(_), Some(seat)) = (targets.owners[i], owner(i)) {
+                    loads[seat] += partition.weight;
+                }
+            }
+            imbalance(targets.eligible.iter().map(|&seat| loads[seat]))
+        };
+        let before = weights(&|i| self.slots[i].counts_for());
+        let after = weights(&|i| targets.owners[i]);
+        if windows::is_worth_moving(&self.config, before, after) {
+            self.reason = format!("balance: {before:.2} to {after:.2}");
+            self.apply(now, list, Scope::Full, &targets, false);
+        }
+    }
+
+    /// Who may receive partitions on this occasion, in the order of ids.
+    fn eligible(&self, scope: Scope) -> Vec<Seat> {
+        let pick = |wanted: &dyn Fn(&Desk) -> bool| -> Vec<Seat> {
+            let fits = |seat: &Seat| self.crew[*seat].is_staying() && wanted(&self.crew[*seat]);
+            self.crew.by_id().filter(fits).collect()
+        };
+        let free = |desk: &Desk| !desk.is_held_back();
+        if scope != Scope::Fill {
+            return pick(&free);
+        }
+        let is_planned = |desk: &Desk| matches!(desk.standing, Standing::Planned(_));
+        // Whoever joined waits for the window, so that one that comes and goes costs nothing; but
+        // being served by anyone is better than by none.
+        [
+            pick(&|desk| free(desk) && is_planned(desk)),
+            pick(&free),
+            pick(&|desk| !desk.is_degraded()),
+            pick(&|_| true),
+        ]
+        .into_iter()
+        .find(|seats| !seats.is_empty())
+        .unwrap_or_default()
+    }
+
+    /// Puts the question to the strategy.
+    fn ask(&self, list: &[Partition], scope: Scope) -> Targets {
+        let eligible = self.eligible(scope);
+        let mut index = vec![None; self.crew.len()];
+        for (i, &seat) in eligible.iter().enumerate() {
+            index[seat] = u32::try_from(i).ok();
+        }
+        let mut asked: Vec<usize> = Vec::with_capacity(list.len());
+        let mut previous: Vec<Option<u32>> = Vec::with_capacity(list.len());
+        for (i, slot) in self.slots.iter().enumerate() {
+            let owner = slot.counts_for();
+            let known = owner.and_then(|seat| index[seat]);
+            let stays_out = owner.is_some_and(|seat| {
+                index[seat].is_none() && (scope == Scope::Fill || self.crew[seat].is_staying())
+            });
+            if !stays_out {
+                asked.push(i);
+                previous.push(known);
+            }
+        }
+        if crate::planted!(EmergencyMovesEverything) && scope == Scope::Fill {
+            previous.fill(None);
+        }
+        let some: Vec<Partition>;
+        let partitions = if asked.len() == list.len() {
+            list
+        } else {
+            some = asked.iter().map(|&i| list[i].clone()).collect();
+            &some
+        };
+        let workers: Vec<_> = eligible
+            .iter()
+            .map(|&seat| self.crew[seat].id.clone())
+            .collect();
+        let answer = self.strategy.assign(Input {
+            workers: &workers,
+            partitions,
+            previous: &previous,
+            capacity: self.capacity,
+        });
+        let mut owners = vec![None; list.len()];
+        for (&i, owner) in asked.iter().zip(answer.owners) {
+            owners[i] = owner.and_then(|w| eligible.get(w as usize).copied());
+        }
+        Targets { eligible, owners }
+    }
+
+    /// Takes over from the answer what the occasion allows.
+    fn apply(
+        &mut self,
+        now: Time,
+        list: &[Partition],
+        scope: Scope,
+        targets: &Targets,
+        emergency: bool,
+    ) {
+        let mut loads = self.loads(list);
+        let (mut placed, mut moves, mut blocked) = (0, 0, 0);
+        for (i, partition) in list.iter().enumerate() {
+            let target = targets.owners[i];
+            match self.slots[i] {
+                Slot::Unassigned(reason) if scope != Scope::Relieve => {
+                    let seat = place(target, &targets.eligible, &loads);
+                    let next = match seat {
+                        Some(worker) => {
+                            loads.add(worker, partition.weight);
+                            placed += 1;
+                            Slot::Serving { worker }
+                        }
+                        None if targets.eligible.is_empty() => Slot::Unassigned(Reason::NoWorker),
+                        None => Slot::Unassigned(Reason::OverCap),
+                    };
+                    self.touched |= next != Slot::Unassigned(reason);
+                    self.slots[i] = next;
+                }
+                Slot::Serving { worker } => {
+                    let may_move = scope == Scope::Full
+                        || (scope == Scope::Relieve && self.crew[worker].is_leaving())
+                        || crate::planted!(EmergencyMovesEverything);
+                    let Some(to) = target.filter(|&to| may_move && to != worker) else {
+                        continue;
+                    };
+                    if self.begin_move(now, i, worker, to, &mut loads, partition.weight) {
+                        moves += 1;
+                    } else {
+                        blocked += 1;
+                    }
+                }
+                Slot::Preparing(mv) if scope == Scope::Full => {
+                    let Some(to) = target.filter(|&to| to != mv.to) else {
+                        continue;
+                    };
+                    self.slots[i] = Slot::Serving { worker: mv.from };
+                    self.moving.remove(&i);
+                    self.touched = true;
+                    loads.remove(mv.to, partition.weight);
+                    if to != mv.from
+                        && self.begin_move(now, i, mv.from, to, &mut loads, partition.weight)
+                    {
+                        moves += 1;
+                    }
+                }
+                // A move that cannot be stopped goes on; the next look at balance sees it done.
+                Slot::Unassigned(_) | Slot::Preparing(_) | Slot::Revoking { .. } => {}
+            }
+        }
+        self.deferred = blocked > 0 && !self.moving.is_empty();
+        if placed + moves == 0 {
+            return;
+        }
+        self.touched = true;
+        self.last_plan = Some(now);
+        let emergency = emergency || self.phase.is_some_and(|phase| phase.emergency);
+        self.phase = Some(Phase {
+            emergency,
+            version: self.coming(),
+        });
+        let reason = self.reason.clone();
+        self.history(format!(
+            "{reason}: {placed} partitions placed, {moves} moves begun"
+        ));
+    }
+
+    /// Starts the handoff of a partition, unless the new owner is full.
+    fn begin_move(
+        &mut self,
+        now: Time,
+        i: usize,
+        from: Seat,
+        to: Seat,
+        loads: &mut Loads,
+        weight: u64,
+    ) -> bool {
+        let (Some(from_life), Some(to_life)) = (self.crew[from].life(), self.crew[to].life())
+        else {
+            return false;
+        };
+        if !loads.has_room(to) {
+            return false;
+        }
+        loads.add(to, weight);
+        let mv = Move {
+            from,
+            from_life,
+            to,
+            to_life,
+            since: now,
+            version: self.coming(),
+        };
+        self.slots[i] = Slot::Preparing(mv);
+        self.moving.insert(i);
+        self.tell_again(to);
+        true
+    }
+
+    /// What everybody has to serve and prepare now.
+    fn loads(&self, list: &[Partition]) -> Loads {
+        let mut loads = Loads {
+            count: vec![0; self.crew.len()],
+            weight: vec![0; self.crew.len()],
+            cap: self.capacity.unwrap_or(u32::MAX),
+        };
+        for (slot, partition) in self.slots.iter().zip(list) {
+            match slot {
+                Slot::Unassigned(_) => {}
+                Slot::Serving { worker } => loads.add(*worker, partition.weight),
+                // Either side may end up with it.
+                Slot::Preparing(mv) | Slot::Revoking { mv, .. } => {
+                    loads.add(mv.from, partition.weight);
+                    loads.add(mv.to, partition.weight);
+                }
+            }
+        }
+        loads
+    }
+}
+
+/// The strategy's choice, or the least loaded if that one is full.
+fn place(target: Option<Seat>, eligible: &[Seat], loads: &Loads) -> Option<Seat> {
+    if let Some(seat) = target.filter(|&seat| loads.has_room(seat)) {
+        return Some(seat);
+    }
+    let with_room = eligible
+        .iter()
+        .copied()
+        .filter(|&seat| loads.has_room(seat));
+    with_room.min_by_key(|&seat| (loads.weight[seat], loads.count[seat]))
+}
+
+/// The heaviest load over the mean one.
+fn imbalance(loads: impl Iterator<Item = u64>) -> f64 {
+    let (mut sum, mut most, mut workers) = (0u64, 0u64, 0u64);
+    for load in loads {
+        (sum, most, workers) = (sum + load, most.max(load), workers + 1);
+    }
+    if sum == 0 {
+        1.0
+    } else {
+        most as f64 * workers as f64 / sum as f64
+    }
+}
