@@ -99,7 +99,11 @@ fn print_tally(tally: &Tally, seconds: f64) {
 
 fn by_invariant(tally: &Tally) -> BTreeMap<&'static str, u64> {
     let mut counts = BTreeMap::new();
-    for violation in tally.failures.iter().filter_map(|outcome| outcome.violation.as_ref()) {
+    for violation in tally
+        .failures
+        .iter()
+        .filter_map(|outcome| outcome.violation.as_ref())
+    {
         *counts.entry(violation.invariant).or_default() += 1;
     }
     counts

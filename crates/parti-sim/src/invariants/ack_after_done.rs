@@ -1,5 +1,5 @@
-//! In a work queue an ack removes the message for good: only what was handled to completion, or is
-//! in the dead letters, is ever acked.
+//! In a work queue an ack removes the message for good: only what was handled to completion, is in
+//! the dead letters, or lies before the group's start, is ever acked.
 
 use std::collections::BTreeMap;
 
@@ -47,8 +47,12 @@ impl Invariant for AckAfterDone {
                             "process {proc} acked {sequence}, never delivered to it"
                         ));
                     };
-                    let message = facts.partitions[*partition].message(*offset);
-                    if message.is_some_and(|message| !message.is_done()) {
+                    let known = &facts.partitions[*partition];
+                    let wanted = known.start.is_none_or(|start| *offset >= start);
+                    let open = known
+                        .message(*offset)
+                        .is_some_and(|message| !message.is_done());
+                    if wanted && open {
                         return Err(format!(
                             "process {proc} acked {}/{offset}, which is not done",
                             facts.setup.partitions[*partition].id

@@ -1,10 +1,11 @@
 //! No assignment of a lower term or version is accepted, by a worker or over a newer one in the
-//! store.
+//! store. (The same one may be written again, by a leader that does not know whether it landed.)
 
 use std::collections::BTreeMap;
 
+use parti_core::config::Coordination;
 use parti_core::ids::{Term, Version};
-use parti_core::record::Record;
+use parti_core::record::{AssignmentRecord, Record};
 use parti_core::worker::{Action, Report};
 
 use super::{Invariant, Verdict};
@@ -21,13 +22,19 @@ impl Invariant for AssignmentOrder {
         "no assignment from a lower term or version"
     }
 
-    fn see(&mut self, _facts: &Facts, seen: &Seen<'_>) -> Verdict {
+    fn see(&mut self, facts: &Facts, seen: &Seen<'_>) -> Verdict {
         match seen {
             Seen::Acted {
                 proc,
                 action: Action::Report(report),
                 ..
             } => {
+                if matches!(report, Report::SessionLost)
+                    && facts.setup.config.coordination == Coordination::Leaderless
+                {
+                    // Without a leader a worker counts for itself, and a new session counts anew.
+                    self.accepted.remove(proc);
+                }
                 let Report::Assigned { version, term, .. } = report else {
                     return Ok(());
                 };
@@ -52,7 +59,8 @@ impl Invariant for AssignmentOrder {
                 let Record::Assignment(before) = &old.record else {
                     return Ok(());
                 };
-                if after.term >= before.term && after.version > before.version {
+                let newer = after.term >= before.term && after.version > before.version;
+                if newer || same(before, after) {
                     return Ok(());
                 }
                 Err(format!(
@@ -62,6 +70,14 @@ impl Invariant for AssignmentOrder {
             }
             _ => Ok(()),
         }
+    }
+}
+
+fn same(one: &AssignmentRecord, other: &AssignmentRecord) -> bool {
+    let nonce = one.nonce;
+    *one == AssignmentRecord {
+        nonce,
+        ..other.clone()
     }
 }
 

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 
 use parti_core::config::{Ordering, StartPosition};
 use parti_core::ids::{Epoch, Offset, PartitionId};
+use parti_core::io::{Retention, SourceKind};
 use parti_core::record::PartitionRecord;
 use parti_core::worker::{Action, Report};
 
@@ -117,9 +118,12 @@ impl ExactStart {
             .partition_record(id)
             .map_or(&[][..], |record| &record.done_above);
         let passed = partition.index_from(taken.next)..partition.index_from(offset);
-        let skipped = partition.messages[passed]
-            .iter()
-            .find(|message| !message.dead_letter && known.binary_search(&message.offset).is_err());
+        // A work queue forgets what was acked, even before the checkpoint has passed it.
+        let forgets = facts.setup.source == SourceKind::Stream(Retention::WorkQueue);
+        let skipped = partition.messages[passed].iter().find(|message| {
+            let gone = message.dead_letter || forgets && message.is_done();
+            !gone && known.binary_search(&message.offset).is_err()
+        });
         match skipped {
             Some(message) => Err(format!(
                 "process {proc} begins {id} under epoch {} with {offset} and skips {}",

@@ -113,7 +113,7 @@ pub fn all() -> Vec<Box<dyn Invariant + Send>> {
         Box::new(outage_moves_nothing::OutageMovesNothing::default()),
         Box::new(no_thrash::NoThrash::default()),
         Box::new(bounded::Bounded::default()),
-        Box::new(poison_ends::PoisonEnds),
+        Box::new(poison_ends::PoisonEnds::default()),
         Box::new(unique_leader::UniqueLeader::default()),
         Box::new(full_cover::FullCover),
         Box::new(balance::Balance),

@@ -28,7 +28,10 @@ impl Invariant for NoEarlyEviction {
     }
 
     fn see(&mut self, facts: &Facts, seen: &Seen<'_>) -> Verdict {
-        if let Seen::Wrote { new: Some(Record::Leader(record)), .. } = seen
+        if let Seen::Wrote {
+            new: Some(Record::Leader(record)),
+            ..
+        } = seen
             && let Some(holder) = &record.holder
         {
             self.led.insert(holder.clone(), facts.now);

@@ -2,9 +2,10 @@
 //!
 //! - At any moment, of the assignments of one term to sessions that live, at most one serves a
 //!   partition: between two arrows of a handoff it is in nobody's `serve` and in one `prepare`.
-//! - When the leader calls its plan stable, each partition is in exactly one `serve` of its term, or
-//!   in one `prepare` that names the present owner, or listed as unserved with the reason. Sessions
-//!   that ended so shortly before that the leader could not know are the one excuse.
+//! - When the leader calls its plan stable, each partition is in the `serve` of a session that
+//!   lives (of an earlier term, while a new leader still rewrites the assignments it found), or in a
+//!   `prepare` that names the present owner, or listed as unserved with the reason. Sessions that
+//!   ended so shortly before that the leader could not know are the one excuse.
 
 use std::collections::BTreeMap;
 
@@ -59,15 +60,7 @@ impl Invariant for PlanCovers {
                 if plan.state != PlanState::Stable || !could_know(facts, *proc, *sent_at) {
                     return Ok(());
                 }
-                self.serves.clear();
-                self.count_serves(facts, plan.term)
-                    .map_err(|(partition, one, other)| {
-                        format!(
-                            "stable plan {}: {one} and {other} serve {partition}",
-                            plan.version
-                        )
-                    })?;
-                self.whole(facts, plan)
+                whole(facts, plan)
             }
             _ => Ok(()),
         }
@@ -75,12 +68,13 @@ impl Invariant for PlanCovers {
 }
 
 impl PlanCovers {
-    fn count_serves<'a>(
+    fn count_serves(
         &mut self,
-        facts: &'a Facts,
+        facts: &Facts,
         term: Term,
     ) -> Result<(), (PartitionId, WorkerId, WorkerId)> {
-        for (worker, assignment) in assignments(facts, term) {
+        let of_term = |(_, known): &(&WorkerId, &AssignmentRecord)| known.term == term;
+        for (worker, assignment) in assignments(facts).filter(of_term) {
             for partition in &assignment.serve {
                 if let Some(other) = self.serves.insert(partition.clone(), worker.clone()) {
                     return Err((partition.clone(), other, worker.clone()));
@@ -89,37 +83,36 @@ impl PlanCovers {
         }
         Ok(())
     }
-
-    fn whole(&self, facts: &Facts, plan: &PlanRecord) -> Verdict {
-        for partition in facts.setup.partitions.iter() {
-            let served = self.serves.contains_key(&partition.id);
-            let unserved = plan
-                .unserved
-                .iter()
-                .any(|(id, why)| *id == partition.id && !why.is_empty());
-            let owner = facts
-                .partition_record(&partition.id)
-                .and_then(|record| record.owner.as_ref());
-            let prepared = || {
-                assignments(facts, plan.term).any(|(_, assignment)| {
-                    assignment.prepare.iter().any(|(id, present)| {
-                        *id == partition.id && owner.is_some_and(|(owner, _)| owner == present)
-                    })
-                })
-            };
-            if !served && !unserved && !prepared() {
-                return Err(format!(
-                    "plan {} of term {} is stable ({}), but partition {} is in no assignment",
-                    plan.version, plan.term, plan.reason, partition.id
-                ));
-            }
-        }
-        Ok(())
-    }
 }
 
-/// The assignments of a term to sessions that live.
-fn assignments(facts: &Facts, term: Term) -> impl Iterator<Item = (&WorkerId, &AssignmentRecord)> {
+fn whole(facts: &Facts, plan: &PlanRecord) -> Verdict {
+    for partition in facts.setup.partitions.iter() {
+        let id = &partition.id;
+        let unserved = plan
+            .unserved
+            .iter()
+            .any(|(listed, why)| listed == id && !why.is_empty());
+        let owner = facts
+            .partition_record(id)
+            .and_then(|record| record.owner.as_ref());
+        let assigned = assignments(facts).any(|(_, assignment)| {
+            let prepared = assignment.prepare.iter().any(|(listed, present)| {
+                listed == id && owner.is_some_and(|(owner, _)| owner == present)
+            });
+            prepared || assignment.serve.binary_search(id).is_ok()
+        });
+        if !unserved && !assigned {
+            return Err(format!(
+                "plan {} of term {} is stable ({}), but partition {id} is in no assignment",
+                plan.version, plan.term, plan.reason
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// The assignments to sessions that live.
+fn assignments(facts: &Facts) -> impl Iterator<Item = (&WorkerId, &AssignmentRecord)> {
     facts.records.iter().filter_map(move |(key, stored)| {
         let (Key::Assignment(worker), Record::Assignment(assignment)) = (key, &stored.record)
         else {
@@ -127,7 +120,7 @@ fn assignments(facts: &Facts, term: Term) -> impl Iterator<Item = (&WorkerId, &A
         };
         let (session, life) = facts.session_record(worker)?;
         let lives = !session.status.is_over() && life == assignment.incarnation;
-        (lives && assignment.term == term).then_some((worker, &**assignment))
+        lives.then_some((worker, &**assignment))
     })
 }
 
