@@ -123,7 +123,11 @@ impl Setup {
         let partitions = draw_partitions(&mut rng);
         let initial = rng.between(2, 6) as usize;
         let machines = draw_machines(&mut rng, initial);
-        let config = draw_config(&mut rng, class, initial as u64);
+        let mut config = draw_config(&mut rng, class, initial as u64);
+        if source == SourceKind::Stream(Retention::WorkQueue) {
+            // A work queue lives by acks.
+            config.jetstream.ack = AckMode::Explicit;
+        }
         let killers = u64::from(matches!(class, Class::Mixed) && rng.chance(0.1));
         let slow = if class != Class::Outage && rng.chance(0.3) {
             0.01
