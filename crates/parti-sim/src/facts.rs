@@ -348,9 +348,9 @@ impl ProcFacts {
 
     /// Whether it was hindered at any time within this span.
     pub fn was_hindered(&self, from: Micros, to: Micros) -> bool {
-        self.hindered
-            .iter()
-            .any(|(begin, end)| *begin <= to && *end >= from)
+        let still = matches!(self.life, Life::Paused(since) if since <= to);
+        let within = |(begin, end): &(Micros, Micros)| *begin <= to && *end >= from;
+        still || self.hindered.iter().any(within)
     }
 }
 

@@ -169,6 +169,22 @@ impl Setup {
         }
     }
 
+    /// The main facts in one line.
+    pub fn summary(&self) -> String {
+        let config = &self.config;
+        format!(
+            "{:?}, {:?}, {:?}, {:?} order, {:?} acks, {} workers, {} partitions, {} killers",
+            self.class,
+            config.coordination,
+            self.source,
+            config.processing.ordering,
+            config.jetstream.ack,
+            self.initial,
+            self.partitions.len(),
+            self.traffic.killers
+        )
+    }
+
     /// The index of a partition.
     pub fn index_of(&self, id: &PartitionId) -> Option<usize> {
         self.partitions

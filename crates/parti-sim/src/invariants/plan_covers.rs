@@ -8,6 +8,7 @@
 //!   ended so shortly before that the leader could not know are the one excuse.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use parti_core::config::Coordination;
 use parti_core::ids::{PartitionId, Term, WorkerId};
@@ -25,6 +26,8 @@ const NEWS: Micros = 4 * SECOND;
 #[derive(Default)]
 pub struct PlanCovers {
     serves: BTreeMap<PartitionId, WorkerId>,
+    /// A plan that was called stable, by which process, and when that sent it.
+    stable: Option<(Arc<PlanRecord>, (Proc, Micros))>,
 }
 
 impl Invariant for PlanCovers {
@@ -35,6 +38,16 @@ impl Invariant for PlanCovers {
     fn see(&mut self, facts: &Facts, seen: &Seen<'_>) -> Verdict {
         if facts.setup.config.coordination != Coordination::Leader {
             return Ok(());
+        }
+        // A plan and its assignments come in one request: look when all of it is there.
+        let request = match seen {
+            Seen::Wrote { proc, sent_at, .. } => Some((*proc, *sent_at)),
+            _ => None,
+        };
+        if let Some((plan, by)) = self.stable.take_if(|(_, by)| Some(*by) != request)
+            && could_know(facts, by.0, by.1)
+        {
+            whole(facts, &plan)?;
         }
         match seen {
             Seen::Wrote {
@@ -57,10 +70,9 @@ impl Invariant for PlanCovers {
                 sent_at,
                 ..
             } => {
-                if plan.state != PlanState::Stable || !could_know(facts, *proc, *sent_at) {
-                    return Ok(());
-                }
-                whole(facts, plan)
+                let stable = plan.state == PlanState::Stable;
+                self.stable = stable.then(|| (plan.clone(), (*proc, *sent_at)));
+                Ok(())
             }
             _ => Ok(()),
         }
@@ -142,7 +154,6 @@ mod tests {
     use crate::invariants::bench::{Bench, Session};
     use parti_core::ids::{Nonce, Version};
     use parti_core::record::{Fingerprint, Lifecycle};
-    use std::sync::Arc;
 
     fn assign(
         bench: &mut Bench<PlanCovers>,
@@ -195,7 +206,9 @@ mod tests {
             },
             nonce: Nonce(0),
         };
-        bench.write(0, Key::Plan, Some(Record::Plan(Arc::new(record))))
+        bench.write(0, Key::Plan, Some(Record::Plan(Arc::new(record))))?;
+        bench.pass(1);
+        bench.see(Seen::Answered { proc: 0 })
     }
 
     fn pair() -> (Bench<PlanCovers>, Session, Session) {
