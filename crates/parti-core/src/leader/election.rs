@@ -72,6 +72,8 @@ pub struct Election {
     known: Known,
     role: Role,
     in_flight: Option<LeaderRecord>,
+    /// When anything was last written.
+    last_sent: Time,
     /// After store trouble, not before.
     not_before: Time,
 }
@@ -86,6 +88,7 @@ impl Election {
             known: Known::Unread,
             role: Role::Follower,
             in_flight: None,
+            last_sent: Time::ZERO,
             not_before: Time::ZERO,
         }
     }
@@ -168,6 +171,15 @@ impl Election {
         if newer {
             silence.saw(out.now(), &Key::Leader, stored.revision);
             self.known = Known::At(stored.revision, record.clone());
+        }
+    }
+
+    /// The session was renewed then: a leader renews its record with it.
+    pub fn beat_with(&mut self, session_sent: Time) {
+        if let Role::Leading { next_beat, .. } = &mut self.role
+            && session_sent > self.last_sent
+        {
+            *next_beat = session_sent;
         }
     }
 
@@ -274,6 +286,7 @@ impl Election {
             nonce,
         };
         self.in_flight = Some(record.clone());
+        self.last_sent = out.now();
         let value = Record::Leader(Arc::new(record));
         out.write(
             Purpose::Election,
