@@ -54,10 +54,6 @@ impl Planner {
                 Verdict::RollBack(blame) => {
                     ended = true;
                     if matches!(self.slots[i], Slot::Revoking { .. }) {
-                        if crate::planted!(PlanForgetsPartition) {
-                            self.slots[i] = Slot::Unassigned(Reason::OwnerGone);
-                            continue;
-                        }
                         // The owner may have let go already: it must hear that it serves again.
                         self.tell_again(mv.from);
                         given = true;

@@ -10,10 +10,11 @@ fn chaos(seed: u64) {
         expected_workers: rng.chance(0.3).then_some(2),
         ..Config::default()
     };
-    let strategy: Arc<dyn Strategy> = if rng.chance(0.5) {
-        Arc::new(Even)
-    } else {
-        Arc::new(Careless)
+    let strategy: Arc<dyn Strategy> = match rng.below(4) {
+        0 => Arc::new(Careless),
+        1 => Arc::new(crate::strategy::FairShare),
+        2 => crate::strategy::from_choice(&config.strategy),
+        _ => Arc::new(Even),
     };
     let capacity = rng.chance(0.3).then_some(4);
     let mut world = World::with(config, parts(8), strategy, capacity);
