@@ -84,6 +84,8 @@ impl Planner {
         }
         if ended {
             self.touched = true;
+            // The end of a move makes room: what was over the cap may fit now.
+            self.due.fill = true;
             self.due.balance = true;
             if given {
                 let emergency = self.phase.is_some_and(|phase| phase.emergency);

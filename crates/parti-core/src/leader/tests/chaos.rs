@@ -109,7 +109,8 @@ fn chaos(seed: u64) {
 
 #[test]
 fn trouble_ends_well() {
-    for seed in 0..400 {
+    // 2465: what was over the cap only during a move was never served.
+    for seed in (0..400).chain([2465]) {
         let result = std::panic::catch_unwind(|| chaos(seed));
         assert!(result.is_ok(), "seed {seed}");
     }
