@@ -426,6 +426,13 @@ mod tests {
     }
 
     #[test]
+    fn a_key_that_appears_twice_must_be_the_same() {
+        let template = Template::parse("{0}.x.{0}").expect("valid");
+        assert_eq!(template.partition_of("a.x.a"), Some(vec!["a".into()]));
+        assert_eq!(template.partition_of("a.x.b"), None);
+    }
+
+    #[test]
     fn keys_that_no_id_can_hold_are_nobodys() {
         let template = Template::parse("{0}.{1}").expect("valid");
         let long = "a".repeat(150);

@@ -1,58 +1,85 @@
-//! Configuration: every setting with its default.
+//! Configuration: every setting with its type, its default and what it means, in one table.
+//!
+//! ```text
+//!  YAML ─┐                  ┌─ wrong types, bad durations, unknown fields ─┐
+//!        ├─▶ tree ─▶ Config ┤                                              ├─▶ Problems, all at once
+//!  JSON ─┘                  └─ ranges, rules between fields ───────────────┘
+//! ```
+//!
+//! The `settings!` tables below make the structs, their defaults, the reader, the writer and the
+//! JSON schema. Rules are in `validate`, advice is in `hints`.
+
+mod duration;
+mod hints;
+mod load;
+#[macro_use]
+mod settings;
+#[cfg(test)]
+mod tests;
+mod validate;
+mod values;
 
 use std::time::Duration;
 
-/// All settings of a worker. Every worker of a group should have the same.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Config {
-    /// Prefix of worker ids.
-    pub worker_id_prefix: String,
-    /// Lowest worker number.
-    pub worker_id_min: u64,
-    /// Highest worker number.
-    pub worker_id_max: u64,
-    /// How long a silent worker's id stays reserved for it.
-    pub worker_id_ttl: Duration,
-    /// How often a worker renews its session.
-    pub heartbeat_interval: Duration,
-    /// After how much silence a session may be ended.
-    pub heartbeat_ttl: Duration,
-    /// How long a new group waits for its workers, at the most.
-    pub cold_start_window: Duration,
-    /// How long a running group waits for further changes before it rebalances, at the most.
-    pub planned_scale_window: Duration,
-    /// This share of workers lost within one `heartbeat_ttl` is a restart, not a crash.
-    pub restart_detection_ratio: f64,
-    /// Quiet membership for this long ends any window early. Default: two heartbeats.
-    pub settle_time: Option<Duration>,
-    /// A cold start ends as soon as so many workers are present.
-    pub expected_workers: Option<u64>,
-    /// Limit for one operation on the store, and for listing partitions.
-    pub operation_timeout: Duration,
-    /// Limit for one call of an election agent.
-    pub election_timeout: Duration,
-    /// Limit for the start: id, election, first assignment. The cold-start window does not count.
-    pub startup_timeout: Duration,
-    /// Limit for a graceful stop.
-    pub shutdown_timeout: Duration,
-    /// How often dirty checkpoints are flushed.
-    pub checkpoint_flush_interval: Duration,
-    /// Who decides: one leader, or every worker for itself.
-    pub coordination: Coordination,
-    /// How partitions are spread.
-    pub strategy: StrategyChoice,
-    /// When to move partitions merely for balance.
-    pub assignment: AssignmentConfig,
-    /// Limits of a handoff.
-    pub handoff: HandoffConfig,
-    /// Timings of leaderless mode; they replace the heartbeat's.
-    pub leaderless: LeaderlessConfig,
-    /// Retries of the start's own steps.
-    pub retry: RetryConfig,
-    /// How messages are handled.
-    pub processing: ProcessingConfig,
-    /// The JetStream consumer.
-    pub jetstream: JetStreamConfig,
+pub use duration::{parse as parse_duration, show as show_duration};
+pub use hints::{Hint, HintFor};
+
+const fn secs(seconds: u64) -> Duration {
+    Duration::from_secs(seconds)
+}
+
+settings! {
+    /// All settings of a worker. Every worker of a group should have the same.
+    pub struct Config {
+        /// Prefix of worker ids.
+        pub worker_id_prefix: String = "worker".into(),
+        /// Lowest worker number.
+        pub worker_id_min: u64 = 0,
+        /// Highest worker number.
+        pub worker_id_max: u64 = 99,
+        /// How long a silent worker's id stays reserved for it.
+        pub worker_id_ttl: Duration = secs(30),
+        /// How often a worker renews its session.
+        pub heartbeat_interval: Duration = secs(2),
+        /// After how much silence a session may be ended.
+        pub heartbeat_ttl: Duration = secs(6),
+        /// How long a new group waits for its workers, at the most.
+        pub cold_start_window: Duration = secs(30),
+        /// How long a running group waits for further changes before it rebalances, at the most.
+        pub planned_scale_window: Duration = secs(10),
+        /// This share of workers lost within one `heartbeat_ttl` is a restart, not a crash.
+        pub restart_detection_ratio: f64 = 0.5,
+        /// Quiet membership for this long ends any window early. Default: two heartbeats.
+        pub settle_time: Option<Duration> = None,
+        /// A cold start ends as soon as so many workers are present.
+        pub expected_workers: Option<u64> = None,
+        /// Limit for one operation on the store, and for listing partitions.
+        pub operation_timeout: Duration = secs(10),
+        /// Limit for one call of an election agent.
+        pub election_timeout: Duration = secs(5),
+        /// Limit for the start: id, election, first assignment. The cold-start window does not count.
+        pub startup_timeout: Duration = secs(30),
+        /// Limit for a graceful stop.
+        pub shutdown_timeout: Duration = secs(10),
+        /// How often dirty checkpoints are flushed.
+        pub checkpoint_flush_interval: Duration = secs(5),
+        /// Who decides: one leader, or every worker for itself.
+        pub coordination: Coordination = Coordination::Leader,
+        /// How partitions are spread.
+        pub strategy: StrategyChoice = StrategyChoice::ConsistentHash { virtual_nodes: 150 },
+        /// When to move partitions merely for balance.
+        pub assignment: AssignmentConfig = AssignmentConfig::default(),
+        /// Limits of a handoff.
+        pub handoff: HandoffConfig = HandoffConfig::default(),
+        /// Timings of leaderless mode; they replace the heartbeat's.
+        pub leaderless: LeaderlessConfig = LeaderlessConfig::default(),
+        /// Retries of the start's own steps.
+        pub retry: RetryConfig = RetryConfig::default(),
+        /// How messages are handled.
+        pub processing: ProcessingConfig = ProcessingConfig::default(),
+        /// The JetStream consumer.
+        pub jetstream: JetStreamConfig = JetStreamConfig::default(),
+    }
 }
 
 /// Who decides who serves what.
@@ -79,65 +106,70 @@ pub enum StrategyChoice {
     FairShare,
 }
 
-/// When to move partitions merely for balance.
-#[derive(Clone, Debug, PartialEq)]
-pub struct AssignmentConfig {
-    /// The least gain in balance that is worth a move.
-    pub min_rebalance_threshold: f64,
-    /// The least time between two such moves.
-    pub rebalance_cooldown: Duration,
+settings! {
+    /// When to move partitions merely for balance.
+    pub struct AssignmentConfig {
+        /// The least gain in balance that is worth a move.
+        pub min_rebalance_threshold: f64 = 0.15,
+        /// The least time between two such moves.
+        pub rebalance_cooldown: Duration = secs(10),
+    }
 }
 
-/// Limits of a handoff.
-#[derive(Clone, Debug, PartialEq)]
-pub struct HandoffConfig {
-    /// How long a new owner may take to get ready before the move is rolled back.
-    pub prepare_timeout: Duration,
-    /// After how long a slow release is reported. A live owner is never seized.
-    pub release_warning: Duration,
+settings! {
+    /// Limits of a handoff.
+    pub struct HandoffConfig {
+        /// How long a new owner may take to get ready before the move is rolled back.
+        pub prepare_timeout: Duration = secs(10),
+        /// After how long a slow release is reported. A live owner is never seized.
+        pub release_warning: Duration = secs(10),
+    }
 }
 
-/// Timings of leaderless mode.
-#[derive(Clone, Debug, PartialEq)]
-pub struct LeaderlessConfig {
-    /// After how much silence a session may be ended.
-    pub lease_ttl: Duration,
-    /// How often a worker renews its session.
-    pub heartbeat: Duration,
-    /// How often a worker looks for free partitions.
-    pub claim_interval: Duration,
-    /// How long a worker does not claim again what it just released.
-    pub grace_period: Duration,
+settings! {
+    /// Timings of leaderless mode.
+    pub struct LeaderlessConfig {
+        /// After how much silence a session may be ended.
+        pub lease_ttl: Duration = secs(5),
+        /// How often a worker renews its session.
+        pub heartbeat: Duration = secs(2),
+        /// How often a worker looks for free partitions.
+        pub claim_interval: Duration = secs(3),
+        /// How long a worker does not claim again what it just released.
+        pub grace_period: Duration = secs(1),
+    }
 }
 
-/// Retries with exponential backoff.
-#[derive(Clone, Debug, PartialEq)]
-pub struct RetryConfig {
-    /// How many retries before the start fails. Background loops never give up.
-    pub max_retries: u32,
-    /// The first wait.
-    pub initial_delay: Duration,
-    /// The longest wait.
-    pub max_delay: Duration,
-    /// Growth from wait to wait.
-    pub backoff: f64,
+settings! {
+    /// Retries with exponential backoff.
+    pub struct RetryConfig {
+        /// How many retries before the start fails. Background loops never give up.
+        pub max_retries: u32 = 3,
+        /// The first wait.
+        pub initial_delay: Duration = secs(1),
+        /// The longest wait.
+        pub max_delay: Duration = secs(30),
+        /// Growth from wait to wait.
+        pub backoff: f64 = 2.0,
+    }
 }
 
-/// How messages are handled.
-#[derive(Clone, Debug, PartialEq)]
-pub struct ProcessingConfig {
-    /// What keeps its order.
-    pub ordering: Ordering,
-    /// How many handler calls may run at once in this worker.
-    pub concurrency: u32,
-    /// How many messages one lane may buffer.
-    pub lane_buffer: u32,
-    /// How many done offsets above the checkpoint a lane may carry (`key` and `none`).
-    pub max_done_above: u32,
-    /// After a seizure, so many messages in a row must succeed before suspicion ends.
-    pub suspicion_successes: u32,
-    /// Where a new subscription starts.
-    pub start: StartPosition,
+settings! {
+    /// How messages are handled.
+    pub struct ProcessingConfig {
+        /// What keeps its order.
+        pub ordering: Ordering = Ordering::Partition,
+        /// How many handler calls may run at once in this worker.
+        pub concurrency: u32 = 16,
+        /// How many messages one lane may buffer.
+        pub lane_buffer: u32 = 256,
+        /// How many done offsets above the checkpoint a lane may carry (`key` and `none`).
+        pub max_done_above: u32 = 1024,
+        /// After a seizure, so many messages in a row must succeed before suspicion ends.
+        pub suspicion_successes: u32 = 3,
+        /// Where a new subscription starts.
+        pub start: StartPosition = StartPosition::Latest,
+    }
 }
 
 /// What keeps its order.
@@ -166,35 +198,36 @@ pub enum StartPosition {
     Time(u64),
 }
 
-/// The JetStream consumer, and what its lanes inherit from it.
-#[derive(Clone, Debug, PartialEq)]
-pub struct JetStreamConfig {
-    /// Prefix of the durable's name.
-    pub consumer_prefix: String,
-    /// Whether messages are acked one by one.
-    pub ack: AckMode,
-    /// Redelivery of what was not acked.
-    pub ack_wait: Duration,
-    /// Messages in flight per consumer.
-    pub max_ack_pending: u32,
-    /// Open pulls per consumer.
-    pub max_waiting: u32,
-    /// How often a message is tried before it is dead-lettered.
-    pub max_deliver: u32,
-    /// Waits between tries; the last one repeats.
-    pub retry_backoff: Vec<Duration>,
-    /// Most subjects a consumer may have.
-    pub subject_cap: u32,
-    /// Least time between two consumer updates.
-    pub min_update_interval: Duration,
-    /// How often the server's consumer is compared with the wanted one.
-    pub reconcile_interval: Duration,
-    /// The server forgets an idle consumer after this long.
-    pub inactive_threshold: Duration,
-    /// Messages asked for by the first pull; adapts from there.
-    pub initial_batch: u32,
-    /// Pulling stops at this share of `max_ack_pending`.
-    pub backpressure: f64,
+settings! {
+    /// The JetStream consumer, and what its lanes inherit from it.
+    pub struct JetStreamConfig {
+        /// Prefix of the durable's name.
+        pub consumer_prefix: String = "parti".into(),
+        /// Whether messages are acked one by one.
+        pub ack: AckMode = AckMode::Explicit,
+        /// Redelivery of what was not acked.
+        pub ack_wait: Duration = secs(30),
+        /// Messages in flight per consumer.
+        pub max_ack_pending: u32 = 500,
+        /// Open pulls per consumer.
+        pub max_waiting: u32 = 256,
+        /// How often a message is tried before it is dead-lettered.
+        pub max_deliver: u32 = 3,
+        /// Waits between tries; the last one repeats.
+        pub retry_backoff: Vec<Duration> = vec![secs(2), secs(5), secs(15)],
+        /// Most subjects a consumer may have.
+        pub subject_cap: u32 = 500,
+        /// Least time between two consumer updates.
+        pub min_update_interval: Duration = Duration::from_millis(500),
+        /// How often the server's consumer is compared with the wanted one.
+        pub reconcile_interval: Duration = secs(30),
+        /// The server forgets an idle consumer after this long.
+        pub inactive_threshold: Duration = secs(24 * 60 * 60),
+        /// Messages asked for by the first pull; adapts from there.
+        pub initial_batch: u32 = 50,
+        /// Pulling stops at this share of `max_ack_pending`.
+        pub backpressure: f64 = 0.8,
+    }
 }
 
 /// Whether messages are acked one by one.
@@ -205,78 +238,6 @@ pub enum AckMode {
     Explicit,
     /// The server keeps no account; the checkpoint alone counts.
     None,
-}
-
-impl Default for Config {
-    fn default() -> Self {
-        Self {
-            worker_id_prefix: "worker".into(),
-            worker_id_min: 0,
-            worker_id_max: 99,
-            worker_id_ttl: Duration::from_secs(30),
-            heartbeat_interval: Duration::from_secs(2),
-            heartbeat_ttl: Duration::from_secs(6),
-            cold_start_window: Duration::from_secs(30),
-            planned_scale_window: Duration::from_secs(10),
-            restart_detection_ratio: 0.5,
-            settle_time: None,
-            expected_workers: None,
-            operation_timeout: Duration::from_secs(10),
-            election_timeout: Duration::from_secs(5),
-            startup_timeout: Duration::from_secs(30),
-            shutdown_timeout: Duration::from_secs(10),
-            checkpoint_flush_interval: Duration::from_secs(5),
-            coordination: Coordination::Leader,
-            strategy: StrategyChoice::ConsistentHash { virtual_nodes: 150 },
-            assignment: AssignmentConfig {
-                min_rebalance_threshold: 0.15,
-                rebalance_cooldown: Duration::from_secs(10),
-            },
-            handoff: HandoffConfig {
-                prepare_timeout: Duration::from_secs(10),
-                release_warning: Duration::from_secs(10),
-            },
-            leaderless: LeaderlessConfig {
-                lease_ttl: Duration::from_secs(5),
-                heartbeat: Duration::from_secs(2),
-                claim_interval: Duration::from_secs(3),
-                grace_period: Duration::from_secs(1),
-            },
-            retry: RetryConfig {
-                max_retries: 3,
-                initial_delay: Duration::from_secs(1),
-                max_delay: Duration::from_secs(30),
-                backoff: 2.0,
-            },
-            processing: ProcessingConfig {
-                ordering: Ordering::Partition,
-                concurrency: 16,
-                lane_buffer: 256,
-                max_done_above: 1024,
-                suspicion_successes: 3,
-                start: StartPosition::Latest,
-            },
-            jetstream: JetStreamConfig {
-                consumer_prefix: "parti".into(),
-                ack: AckMode::Explicit,
-                ack_wait: Duration::from_secs(30),
-                max_ack_pending: 500,
-                max_waiting: 256,
-                max_deliver: 3,
-                retry_backoff: vec![
-                    Duration::from_secs(2),
-                    Duration::from_secs(5),
-                    Duration::from_secs(15),
-                ],
-                subject_cap: 500,
-                min_update_interval: Duration::from_millis(500),
-                reconcile_interval: Duration::from_secs(30),
-                inactive_threshold: Duration::from_secs(24 * 60 * 60),
-                initial_batch: 50,
-                backpressure: 0.8,
-            },
-        }
-    }
 }
 
 impl Config {
@@ -296,8 +257,17 @@ impl Config {
         }
     }
 
+    /// The setting that [`Config::session_ttl`] comes from.
+    fn session_ttl_field(&self) -> &'static str {
+        match self.coordination {
+            Coordination::Leader => "heartbeat_ttl",
+            Coordination::Leaderless => "leaderless.lease_ttl",
+        }
+    }
+
     /// How long membership must be quiet for a window to end early.
     pub fn settle_time(&self) -> Duration {
-        self.settle_time.unwrap_or(self.heartbeat() * 2)
+        self.settle_time
+            .unwrap_or(self.heartbeat().saturating_mul(2))
     }
 }

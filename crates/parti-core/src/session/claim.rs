@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::codec;
 use crate::config::{Config, RetryConfig};
 use crate::ids::{Nonce, Revision, Term, Version, WorkerId};
 use crate::io::{Expect, StoreError, StoreOp, StoreReply, WriteOutcome};
@@ -44,7 +45,7 @@ impl Settings {
     }
 
     fn id(&self, number: u64) -> WorkerId {
-        WorkerId::new(format!("{}-{number}", self.prefix))
+        codec::worker_id(&self.prefix, number)
     }
 }
 
@@ -208,15 +209,8 @@ impl Claim {
     }
 
     fn number(&self, id: &WorkerId) -> Option<u64> {
-        let digits = id
-            .as_str()
-            .strip_prefix(&self.settings.prefix)?
-            .strip_prefix('-')?;
-        let number: u64 = digits.parse().ok()?;
-        // Only the canonical spelling: `worker-07` is not an id of ours.
-        (self.settings.id(number) == *id
-            && (self.settings.min..=self.settings.max).contains(&number))
-        .then_some(number)
+        codec::worker_number(&self.settings.prefix, id)
+            .filter(|number| (self.settings.min..=self.settings.max).contains(number))
     }
 
     fn claimed(&self, number: u64, revision: Revision, sent: Time) -> Progress {

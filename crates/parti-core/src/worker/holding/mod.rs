@@ -17,9 +17,10 @@
 
 mod lives;
 mod one;
+#[cfg(test)]
+mod tests;
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 use std::time::Duration;
 
 use crate::config::{Config, StartPosition};
@@ -332,13 +333,11 @@ impl Holdings {
                     out.ask(Purpose::ReadPartition(id.clone()), op, self.timeout);
                 }
                 Next::AskOwner(owner) => owners.push(owner),
-                Next::Write(op, value) => {
-                    let expect = holding.found.expect();
-                    let value = value.map(|record| Record::Partition(Arc::new(record)));
+                Next::Write(op) => {
                     let write = Write {
                         key: Key::Partition(id.clone()),
-                        expect,
-                        value,
+                        expect: holding.found.expect(),
+                        value: op.value(),
                     };
                     batch.push((id.clone(), write));
                     holding.op = Some(op);
@@ -453,7 +452,7 @@ impl Holdings {
                     if planted!(UnknownTakeServes)
                         && let Op::Take { record, seized } = op
                     {
-                        holding.become_held(&id, Arc::new(record), seized, lanes, out);
+                        holding.become_held(&id, record, seized, lanes, out);
                     }
                 }
                 WriteOutcome::Failed(_) => holding.not_before = out.now() + PAUSE,

@@ -80,19 +80,34 @@ pub(super) enum Op {
     /// `seized`: the dead owner it is taken from.
     Take {
         seized: Option<WorkerId>,
-        record: PartitionRecord,
+        record: Arc<PartitionRecord>,
     },
     Commit {
-        record: PartitionRecord,
+        record: Arc<PartitionRecord>,
         begun: Option<Begun>,
     },
     Release {
-        record: PartitionRecord,
+        record: Arc<PartitionRecord>,
     },
     /// Changes nothing but the revision, so that an earlier write can no longer land.
     Settle {
-        record: PartitionRecord,
+        record: Arc<PartitionRecord>,
     },
+}
+
+impl Op {
+    /// What the operation puts into the store.
+    pub(super) fn value(&self) -> Option<Record> {
+        let record = match self {
+            Op::Read => return None,
+            Op::Release { .. } if planted!(ReleaseByDelete) => return None,
+            Op::Take { record, .. }
+            | Op::Commit { record, .. }
+            | Op::Release { record }
+            | Op::Settle { record } => record,
+        };
+        Some(Record::Partition(record.clone()))
+    }
 }
 
 #[derive(Clone, Debug)]
@@ -151,7 +166,7 @@ pub(super) enum Next {
     Read,
     /// Look at this owner's session.
     AskOwner(WorkerId),
-    Write(Op, Option<PartitionRecord>),
+    Write(Op),
 }
 
 /// A take must wait: remember who stands in the way, look again soon.
@@ -181,12 +196,9 @@ fn settle(holding: &Holding, out: &mut Outbox) -> Next {
         nonce: out.nonce(),
         ..record
     };
-    Next::Write(
-        Op::Settle {
-            record: record.clone(),
-        },
-        Some(record),
-    )
+    Next::Write(Op::Settle {
+        record: Arc::new(record),
+    })
 }
 
 /// The record with the lane's progress.
@@ -238,13 +250,10 @@ fn commit(
     }
     record.nonce = out.nonce();
     record.updated_at = out.wall_ms();
-    Next::Write(
-        Op::Commit {
-            record: record.clone(),
-            begun,
-        },
-        Some(record),
-    )
+    Next::Write(Op::Commit {
+        record: Arc::new(record),
+        begun,
+    })
 }
 
 fn release(id: &PartitionId, holding: &mut Holding, lanes: &Lanes, out: &mut Outbox) -> Next {
@@ -260,15 +269,9 @@ fn release(id: &PartitionId, holding: &mut Holding, lanes: &Lanes, out: &mut Out
     record.begun = None;
     record.nonce = out.nonce();
     record.updated_at = out.wall_ms();
-    let op = Op::Release {
-        record: record.clone(),
-    };
-    let value = if planted!(ReleaseByDelete) {
-        None
-    } else {
-        Some(record)
-    };
-    Next::Write(op, value)
+    Next::Write(Op::Release {
+        record: Arc::new(record),
+    })
 }
 
 /// Reports a record that cannot be read.
@@ -409,14 +412,11 @@ impl Holding {
             updated_at: out.wall_ms(),
             ..record
         };
+        let record = Arc::new(record);
         if planted!(ServeFromRead) {
-            self.become_held(id, Arc::new(record.clone()), seized.clone(), lanes, out);
+            self.become_held(id, record.clone(), seized.clone(), lanes, out);
         }
-        let op = Op::Take {
-            seized,
-            record: record.clone(),
-        };
-        Next::Write(op, Some(record))
+        Next::Write(Op::Take { seized, record })
     }
 
     pub(super) fn become_held(
@@ -472,14 +472,13 @@ impl Holding {
         match op {
             Op::Read => {}
             Op::Take { seized, record } => {
-                let record = Arc::new(record);
                 self.found = Found::At(revision, record.clone());
                 if !planted!(ServeFromRead) {
                     self.become_held(id, record, seized, lanes, out);
                 }
             }
             Op::Commit { record, begun } => {
-                self.found = Found::At(revision, Arc::new(record));
+                self.found = Found::At(revision, record);
                 if let (Some(begun), Phase::Held(held)) = (begun, &mut self.phase) {
                     if held.begin == Some(begun) {
                         held.begin = None;
@@ -487,8 +486,8 @@ impl Holding {
                     lanes.begun_written(out.now(), id, held.epoch, begun.offset);
                 }
             }
-            Op::Release { record } => self.released(id, revision, Arc::new(record), lanes, out),
-            Op::Settle { record } => self.found = Found::At(revision, Arc::new(record)),
+            Op::Release { record } => self.released(id, revision, record, lanes, out),
+            Op::Settle { record } => self.found = Found::At(revision, record),
         }
     }
 
@@ -547,7 +546,18 @@ impl Holding {
         // The record moved on, so nothing that expected the old revision can land any more.
         let was_open = std::mem::take(&mut self.open_fate);
         let Phase::Held(held) = &mut self.phase else {
-            // A take that was refused, or a settling write: what was found decides anew.
+            // A take that was refused, or a settling write: what was found decides anew. If it
+            // names this very life, an earlier take landed after all.
+            if let Some((_, record)) = record
+                && let Some((owner, life)) = &record.owner
+                && ctx.is_me(owner, *life)
+            {
+                let seized = match op {
+                    Op::Take { seized, .. } => seized,
+                    _ => None,
+                };
+                self.become_held(id, record, seized, lanes, out);
+            }
             return;
         };
         let epoch = held.epoch;

@@ -209,10 +209,10 @@ impl Worker {
     /// Takes in an event; actions are appended to `actions`.
     pub fn handle(&mut self, now: Time, event: Event, actions: &mut Vec<Action>) {
         self.out.set_now(now);
-        if self.life != Life::Ended {
-            if let Err(fatal) = self.event(event).and_then(|()| self.step()) {
-                self.end(Err(fatal));
-            }
+        if self.life != Life::Ended
+            && let Err(fatal) = self.event(event).and_then(|()| self.step())
+        {
+            self.end(Err(fatal));
         }
         self.out.take_actions(actions);
     }
