@@ -22,8 +22,12 @@ impl Worker {
         }
         match scope {
             Scope::Key(Key::Leader) => {
-                self.election
+                let outcome = self
+                    .election
                     .watched(event, &mut self.silence, &mut self.out);
+                if outcome == election::Outcome::Lost {
+                    self.step_down();
+                }
                 self.told.highest_term = self.told.highest_term.max(self.election.term());
             }
             Scope::Key(Key::Plan) => {
