@@ -116,7 +116,7 @@ mod registry {
         OldTermRepublishSkipped,
         /// One crash makes the leader spread everything anew.
         EmergencyMovesEverything,
-        /// A partition whose new owner dies in the middle of a move is never given to anyone.
+        /// Of a crashed worker's partitions, only the first is given to another.
         PlanForgetsPartition,
     }
 

@@ -72,6 +72,8 @@ pub struct Election {
     known: Known,
     role: Role,
     in_flight: Option<LeaderRecord>,
+    /// When anything was last written.
+    last_sent: Time,
     /// After store trouble, not before.
     not_before: Time,
 }
@@ -86,6 +88,7 @@ impl Election {
             known: Known::Unread,
             role: Role::Follower,
             in_flight: None,
+            last_sent: Time::ZERO,
             not_before: Time::ZERO,
         }
     }
@@ -144,30 +147,57 @@ impl Election {
     }
 
     /// News of the leader record.
-    pub fn watched(&mut self, event: &WatchEvent, silence: &mut Silence, out: &mut Outbox) {
+    pub fn watched(
+        &mut self,
+        event: &WatchEvent,
+        silence: &mut Silence,
+        out: &mut Outbox,
+    ) -> Outcome {
         match event {
             WatchEvent::Snapshot(records) => match records.first() {
                 Some(stored) => self.learn(stored, silence, out),
-                None if matches!(self.known, Known::Unread) => self.known = Known::Absent,
-                None => {}
+                None => {
+                    if matches!(self.known, Known::Unread) {
+                        self.known = Known::Absent;
+                    }
+                    Outcome::Nothing
+                }
             },
             WatchEvent::Changed(stored) => self.learn(stored, silence, out),
             // Nobody deletes it. If somebody did, our next write meets a conflict and tells.
-            WatchEvent::Removed(..) => {}
+            WatchEvent::Removed(..) => Outcome::Nothing,
         }
     }
 
-    fn learn(&mut self, stored: &Stored, silence: &mut Silence, out: &mut Outbox) {
+    /// Takes in the record; a term above the own one ends leadership.
+    fn learn(&mut self, stored: &Stored, silence: &mut Silence, out: &mut Outbox) -> Outcome {
         let Record::Leader(record) = &stored.record else {
-            return;
+            return Outcome::Nothing;
         };
-        let newer = match &self.known {
-            Known::At(revision, _) => stored.revision > *revision,
-            _ => true,
-        };
-        if newer {
-            silence.saw(out.now(), &Key::Leader, stored.revision);
-            self.known = Known::At(stored.revision, record.clone());
+        if matches!(&self.known, Known::At(revision, _) if stored.revision <= *revision) {
+            return Outcome::Nothing;
+        }
+        silence.saw(out.now(), &Key::Leader, stored.revision);
+        self.known = Known::At(stored.revision, record.clone());
+        match self.role {
+            Role::Leading { term, .. } if record.term > term => {
+                self.role = Role::Follower;
+                Outcome::Lost
+            }
+            Role::Resigning { term } if record.term > term => {
+                self.role = Role::Resigned;
+                Outcome::Nothing
+            }
+            _ => Outcome::Nothing,
+        }
+    }
+
+    /// The session was renewed then: a leader renews its record with it.
+    pub fn beat_with(&mut self, session_sent: Time) {
+        if let Role::Leading { next_beat, .. } = &mut self.role
+            && session_sent > self.last_sent
+        {
+            *next_beat = session_sent;
         }
     }
 
@@ -274,6 +304,7 @@ impl Election {
             nonce,
         };
         self.in_flight = Some(record.clone());
+        self.last_sent = out.now();
         let value = Record::Leader(Arc::new(record));
         out.write(
             Purpose::Election,
@@ -300,6 +331,10 @@ impl Election {
         };
         match outcomes.into_iter().next() {
             Some(WriteOutcome::Done(revision)) => {
+                if matches!(&self.known, Known::At(known, _) if *known > revision) {
+                    // Somebody has written since, and the watch was faster than this reply.
+                    return Outcome::Nothing;
+                }
                 let (term, resigned) = (record.term, record.holder.is_none());
                 silence.saw(out.now(), &Key::Leader, revision);
                 self.known = Known::At(revision, Arc::new(record));
@@ -308,18 +343,20 @@ impl Election {
             Some(WriteOutcome::Conflict(Some(found))) => {
                 let ours = matches!(&found.record, Record::Leader(there)
                     if there.term == record.term && there.holder == record.holder);
-                // Whatever we believed to know is outdated.
-                self.known = Known::Unread;
+                let was_leading = matches!(self.role, Role::Leading { .. });
+                // What was believed to be known is outdated.
+                if matches!(self.known, Known::Absent) {
+                    self.known = Known::Unread;
+                }
                 self.learn(&found, silence, out);
                 if ours {
                     return self.landed(record.term, record.holder.is_none(), sent);
                 }
-                let lost = matches!(self.role, Role::Leading { .. });
                 self.role = match self.role {
                     Role::Resigning { .. } | Role::Resigned => Role::Resigned,
                     _ => Role::Follower,
                 };
-                if lost {
+                if was_leading {
                     Outcome::Lost
                 } else {
                     Outcome::Nothing

@@ -54,10 +54,6 @@ impl Planner {
                 Verdict::RollBack(blame) => {
                     ended = true;
                     if matches!(self.slots[i], Slot::Revoking { .. }) {
-                        if crate::planted!(PlanForgetsPartition) {
-                            self.slots[i] = Slot::Unassigned(Reason::OwnerGone);
-                            continue;
-                        }
                         // The owner may have let go already: it must hear that it serves again.
                         self.tell_again(mv.from);
                         given = true;
@@ -88,6 +84,8 @@ impl Planner {
         }
         if ended {
             self.touched = true;
+            // The end of a move makes room: what was over the cap may fit now.
+            self.due.fill = true;
             self.due.balance = true;
             if given {
                 let emergency = self.phase.is_some_and(|phase| phase.emergency);

@@ -101,10 +101,14 @@ impl Publisher {
         if out.now() < self.not_before {
             return;
         }
+        // The plan speaks of the assignments, so it comes after them.
+        let unpublished = self.cells.iter().any(|(key, cell)| {
+            *key != Key::Plan && (cell.wish.is_some() || cell.in_flight.is_some())
+        });
         let mut keys = Vec::new();
         let mut writes = Vec::new();
         for (key, cell) in &mut self.cells {
-            if cell.in_flight.is_some() {
+            if cell.in_flight.is_some() || (*key == Key::Plan && unpublished) {
                 continue;
             }
             let Some(wish) = cell.wish.take() else {

@@ -204,6 +204,9 @@ impl Planner {
             let target = targets.owners[i];
             match self.slots[i] {
                 Slot::Unassigned(reason) if scope != Scope::Relieve => {
+                    if crate::planted!(PlanForgetsPartition) && scope == Scope::Fill && placed > 0 {
+                        continue;
+                    }
                     let seat = place(target, &targets.eligible, &loads);
                     let next = match seat {
                         Some(worker) => {

@@ -72,6 +72,8 @@ struct Live {
     said: Option<WorkerRecord>,
     /// What is on its way.
     in_flight: Option<WorkerRecord>,
+    /// When the last renewal was sent.
+    last_sent: Option<Time>,
     /// When the last successful renewal was sent.
     lease_from: Option<Time>,
     next_beat: Time,
@@ -141,6 +143,14 @@ impl Session {
         if let Phase::Live(live) | Phase::Leaving(live) = &mut self.phase {
             live.lease_from = None;
             live.next_beat = out.now();
+        }
+    }
+
+    /// When the last renewal was sent, whatever became of it.
+    pub fn last_sent(&self) -> Option<Time> {
+        match &self.phase {
+            Phase::Live(live) | Phase::Leaving(live) => live.last_sent,
+            _ => None,
         }
     }
 
@@ -217,6 +227,7 @@ impl Session {
                         beat: 0,
                         said: None,
                         in_flight: None,
+                        last_sent: None,
                         lease_from: Some(sent),
                         next_beat: out.now(),
                     });
@@ -244,6 +255,7 @@ impl Live {
             ..body
         };
         self.in_flight = Some(record.clone());
+        self.last_sent = Some(out.now());
         let key = Key::Worker(self.id.clone());
         let expect = Expect::At(self.revision);
         out.write(

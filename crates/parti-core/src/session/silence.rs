@@ -81,23 +81,6 @@ impl Silence {
         }
     }
 
-    /// Since when, on the good clock, the record has been silent.
-    pub fn since(&self, key: &Key) -> Option<Duration> {
-        self.seen.get(key).map(|seen| seen.at)
-    }
-
-    /// The record, at this revision, counts as silent since then: a leader that went silent has a
-    /// session that is just as silent.
-    pub fn inherit(&mut self, key: &Key, revision: Revision, since: Duration) {
-        self.seen.insert(
-            key.clone(),
-            Seen {
-                revision,
-                at: since.min(self.good),
-            },
-        );
-    }
-
     /// Forgets a record.
     pub fn forget(&mut self, key: &Key) {
         self.seen.remove(key);

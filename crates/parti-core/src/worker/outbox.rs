@@ -169,7 +169,7 @@ impl Outbox {
                 if let WriteOutcome::Done(revision) = outcome {
                     // Revisions grow strictly. A write that was accepted under a number we had
                     // already seen when we sent it proves that the store lost writes in between.
-                    self.went_back |= *revision <= pending.known;
+                    self.went_back |= *revision <= pending.known && !planted!(IgnoreStoreWentBack);
                     self.seen(*revision);
                 }
             }
@@ -184,6 +184,11 @@ impl Outbox {
     /// A revision was seen.
     pub fn seen(&mut self, revision: Revision) {
         self.highest = self.highest.max(revision);
+    }
+
+    /// The store was caught going back in time.
+    pub fn found_store_gone_back(&mut self) {
+        self.went_back = true;
     }
 
     /// Whether the store was caught going back in time.

@@ -17,7 +17,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::config::{Config, Coordination};
-use crate::ids::{Incarnation, Nonce, PartitionId, Term, Version, WorkerId};
+use crate::ids::{Nonce, PartitionId, Term, Version, WorkerId};
 use crate::io::{Scope, SourceKind, StoreReply, WatchEvent};
 use crate::key::{Key, Prefix};
 use crate::lane::{LaneAction, LaneNote, Lanes};
@@ -80,8 +80,8 @@ pub struct Worker {
     sessions: Sessions,
     election: Election,
     leader: Option<Leader>,
-    /// The leader before us, and since when it was silent.
-    deposed: Option<(WorkerId, Incarnation, Duration)>,
+    /// Whose session is watched because it leads: a leader that dies is silent there too.
+    observed: Option<WorkerId>,
     leaderless: Option<Leaderless>,
     holdings: Holdings,
     lanes: Lanes,
@@ -126,7 +126,7 @@ impl Worker {
             sessions: Sessions::default(),
             election: Election::new(&config, options.agent),
             leader: None,
-            deposed: None,
+            observed: None,
             leaderless,
             holdings: Holdings::new(&config),
             told: Told::default(),

@@ -22,8 +22,12 @@ impl Worker {
         }
         match scope {
             Scope::Key(Key::Leader) => {
-                self.election
+                let outcome = self
+                    .election
                     .watched(event, &mut self.silence, &mut self.out);
+                if outcome == election::Outcome::Lost {
+                    self.step_down();
+                }
                 self.told.highest_term = self.told.highest_term.max(self.election.term());
             }
             Scope::Key(Key::Plan) => {
@@ -43,6 +47,14 @@ impl Worker {
                     }
                 }
             }
+            Scope::Key(key @ Key::Worker(id)) => {
+                for stored in stored_in(event) {
+                    if let Record::Worker(record) = &stored.record {
+                        self.silence.saw(self.out.now(), key, stored.revision);
+                        self.holdings.learn_session(id, stored.revision, record);
+                    }
+                }
+            }
             Scope::Prefix(Prefix::Workers) => self.sessions_watched(event),
             _ => {}
         }
@@ -51,13 +63,6 @@ impl Worker {
     pub(super) fn sessions_watched(&mut self, event: &WatchEvent) {
         let now = self.out.now();
         self.sessions.watched(event, &mut self.silence, now);
-        if matches!(event, WatchEvent::Snapshot(_))
-            && let Some((worker, life, since)) = self.deposed.take()
-            && let Some((revision, record)) = self.sessions.get(&worker)
-            && record.incarnation_at(revision) == life
-        {
-            self.silence.inherit(&Key::Worker(worker), revision, since);
-        }
         for stored in stored_in(event) {
             if let (Key::Worker(id), Record::Worker(record)) = (&stored.key, &stored.record) {
                 self.holdings.learn_session(id, stored.revision, record);

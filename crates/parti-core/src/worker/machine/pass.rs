@@ -7,6 +7,9 @@ impl Worker {
         if matches!(self.life, Life::Init | Life::Ended) {
             return Ok(());
         }
+        if self.out.store_went_back() {
+            return Err(Fatal::StoreWentBack);
+        }
         self.identity.tick(&mut self.out);
         if let Listing::RetryAt(at) = self.listing
             && self.out.now() >= at
@@ -66,6 +69,10 @@ impl Worker {
             return;
         };
         let me = me.clone();
+        // Both beats go out together, so that they fall silent together.
+        if let Some(sent) = self.session.last_sent() {
+            self.election.beat_with(sent);
+        }
         match self
             .election
             .step(&me, life, lease, &self.silence, &mut self.out)
@@ -74,6 +81,7 @@ impl Worker {
             election::Outcome::Lost => self.step_down(),
             _ => {}
         }
+        self.observe_leader();
         if lease && let Some(leader) = &mut self.leader {
             let list = self.partitions.as_ref();
             leader.step(&self.sessions, &self.silence, list, &mut self.out);

@@ -9,9 +9,6 @@ impl Worker {
             sent,
             reply,
         } = answered;
-        if self.out.store_went_back() && !planted!(IgnoreStoreWentBack) {
-            return Err(Fatal::StoreWentBack);
-        }
         match purpose {
             Purpose::Identity => {
                 self.identity.answered(reply, &mut self.out)?;
@@ -98,11 +95,13 @@ impl Worker {
 
     pub(super) fn session_lost(&mut self) {
         self.out.report(Report::SessionLost);
-        if let Some(assignment) = self.told.assignment.take() {
-            drop(assignment);
-        }
         self.told = Told {
             highest_term: self.told.highest_term,
+            // Without a leader, versions are this process's own, and go on.
+            applied: match self.leaderless {
+                Some(_) => self.told.applied,
+                None => Version(0),
+            },
             ..Told::default()
         };
         if !planted!(KeepServingAfterSessionLoss) {
@@ -124,23 +123,36 @@ impl Worker {
     }
 
     pub(super) fn election_answered(&mut self, sent: Time, reply: StoreReply) {
-        let before = self.election.holder().cloned();
-        let silent_since = self.silence.since(&Key::Leader);
-        let outcome = self
+        match self
             .election
-            .answered(sent, reply, &mut self.silence, &mut self.out);
-        match outcome {
+            .answered(sent, reply, &mut self.silence, &mut self.out)
+        {
             election::Outcome::Won(term) => {
                 self.silence.succeeded(self.out.now());
-                self.deposed = match (before, silent_since) {
-                    (Some((worker, life)), Some(since)) => Some((worker, life, since)),
-                    _ => None,
-                };
                 self.lead(term);
             }
             election::Outcome::Renewed => self.silence.succeeded(self.out.now()),
             election::Outcome::Lost => self.step_down(),
             election::Outcome::Nothing => {}
+        }
+    }
+
+    /// Followers watch the leader's session too, so that a new leader knows since when it is
+    /// silent.
+    pub(super) fn observe_leader(&mut self) {
+        let leader = match self.election.holder() {
+            Some((leader, _)) if self.id() != Some(leader) => Some(leader.clone()),
+            _ => None,
+        };
+        if leader == self.observed {
+            return;
+        }
+        let session = |id: WorkerId| Scope::Key(Key::Worker(id));
+        if let Some(before) = std::mem::replace(&mut self.observed, leader.clone()) {
+            self.out.push(Action::Unwatch(session(before)));
+        }
+        if let Some(leader) = leader {
+            self.out.push(Action::Watch(session(leader)));
         }
     }
 
@@ -168,7 +180,6 @@ impl Worker {
             self.out
                 .push(Action::Unwatch(Scope::Prefix(Prefix::Workers)));
             self.out.report(Report::Leading(None));
-            self.deposed = None;
         }
     }
 }
