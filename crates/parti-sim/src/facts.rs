@@ -143,8 +143,18 @@ pub enum Seen<'a> {
         /// Whether it is of a kind that must not move a partition.
         harmless: bool,
     },
-    /// The store was replaced or went back.
-    StoreLost,
+    /// A process was told of this revision (only where the store may be lost).
+    Heard {
+        /// Which.
+        proc: Proc,
+        /// The newest one.
+        revision: Revision,
+    },
+    /// The store was replaced, or went back to a revision.
+    StoreLost {
+        /// The newest write that was kept, if any was.
+        kept: Option<Revision>,
+    },
     /// All faults are over.
     Healed,
 }
@@ -191,6 +201,10 @@ pub struct ProcFacts {
     pub hindered: Vec<(Micros, Micros)>,
     /// The term it leads in, as it says itself.
     pub leading: Option<Term>,
+    /// The newest revision it was told of.
+    pub heard: Revision,
+    /// The store lost something that this process knew of.
+    pub must_notice: bool,
 }
 
 /// How a process fares.
@@ -459,6 +473,8 @@ impl Facts {
                     calls: Vec::new(),
                     hindered: Vec::new(),
                     leading: None,
+                    heard: Revision(0),
+                    must_notice: false,
                 });
             }
             Seen::Wrote {
@@ -542,7 +558,16 @@ impl Facts {
                 }
             }
             Seen::Answered { .. } | Seen::Delivered { .. } => {}
-            Seen::StoreLost => self.store_lost = Some(self.now),
+            Seen::Heard { proc, revision } => {
+                let heard = &mut self.procs[proc].heard;
+                *heard = revision.max(*heard);
+            }
+            Seen::StoreLost { kept } => {
+                self.store_lost = Some(self.now);
+                for proc in self.procs.iter_mut().filter(|proc| proc.is_alive()) {
+                    proc.must_notice = kept.is_none_or(|kept| proc.heard > kept);
+                }
+            }
             Seen::Healed => self.healed = Some(self.now),
         }
     }

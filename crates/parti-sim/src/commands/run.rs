@@ -58,6 +58,7 @@ fn explain(seed: u64) {
         return;
     };
     println!("seed {seed}: {violation}");
+    println!("  {}", setup.summary());
     println!("  {}", replay_command(seed));
     println!(
         "  {} of {} faults are enough:",

@@ -183,6 +183,20 @@ impl Jury {
     }
 }
 
+/// Whether a write changed nothing but its mark: that settles an earlier write of open fate, by
+/// making sure that it can land no more, and commits nothing.
+fn only_settles(before: Option<&PartitionRecord>, after: &PartitionRecord) -> bool {
+    before.is_some_and(|before| {
+        let (nonce, updated_at) = (before.nonce, before.updated_at);
+        *before
+            == PartitionRecord {
+                nonce,
+                updated_at,
+                ..after.clone()
+            }
+    })
+}
+
 /// An accepted write to a partition's record, if that is what was seen: before and after.
 fn partition_write<'a>(
     seen: &Seen<'a>,

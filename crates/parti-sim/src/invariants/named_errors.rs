@@ -2,6 +2,8 @@
 //! back in time, each of them ends and says so, and nothing that was already committed is used
 //! again: nothing is dispatched under an epoch that was given twice, and soon nothing at all. (A
 //! take may land in the other store before its writer can know; then it must not count.)
+//!
+//! Whoever had heard of nothing that was lost cannot notice, and goes on with what is there.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -50,12 +52,13 @@ impl Invariant for NamedErrors {
                 ..
             } => {
                 let (id, offset) = (&job.partition, job.message.offset);
-                if lost.is_some_and(|at| facts.now > at + patience(facts)) {
+                let knows = facts.procs[*proc].must_notice;
+                if knows && lost.is_some_and(|at| facts.now > at + patience(facts)) {
                     return Err(format!(
                         "process {proc} dispatched {id}/{offset} long after the store was lost"
                     ));
                 }
-                if self.again.contains(&(*proc, id.clone(), job.epoch)) {
+                if knows && self.again.contains(&(*proc, id.clone(), job.epoch)) {
                     return Err(format!(
                         "process {proc} dispatched {id}/{offset} under epoch {}, which was given before \
                          the store was lost",
@@ -89,7 +92,7 @@ impl Invariant for NamedErrors {
             return Ok(());
         }
         for (proc, known) in facts.procs.iter().enumerate() {
-            if known.is_alive() {
+            if known.is_alive() && known.must_notice {
                 return Err(format!(
                     "process {proc} goes on as if the store were the same"
                 ));
@@ -142,7 +145,9 @@ mod tests {
         bench.take(0, "p00", &a, 1).expect("fine");
         bench.take(0, "p00", &a, 2).expect("fine");
         bench.facts.records.clear();
-        bench.see(Seen::StoreLost).expect("it happens");
+        bench
+            .see(Seen::StoreLost { kept: None })
+            .expect("it happens");
         bench.take(1, "p00", &a, 2).expect("nobody could know");
         bench.handle(1, "p00", 0).expect_err("2 was given before");
     }
@@ -151,7 +156,9 @@ mod tests {
     fn a_worker_that_goes_on_is_not_settled() {
         let mut bench = Bench::new(NamedErrors::default());
         bench.start(1);
-        bench.see(Seen::StoreLost).expect("it happens");
+        bench
+            .see(Seen::StoreLost { kept: None })
+            .expect("it happens");
         bench.settled().expect_err("process 0 goes on");
         let result = Err(Fatal::StoreReplaced);
         bench

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use parti_core::ids::Epoch;
 
-use super::{Invariant, Verdict, partition_write};
+use super::{Invariant, Verdict, only_settles, partition_write};
 use crate::facts::{Facts, Proc, Seen};
 
 /// See the module.
@@ -19,9 +19,12 @@ impl Invariant for OneCommitter {
     }
 
     fn see(&mut self, _facts: &Facts, seen: &Seen<'_>) -> Verdict {
-        let Some((proc, partition, _, after)) = partition_write(seen) else {
+        let Some((proc, partition, before, after)) = partition_write(seen) else {
             return Ok(());
         };
+        if only_settles(before, after) {
+            return Ok(());
+        }
         let writer = *self
             .writers
             .entry((partition.to_owned(), after.epoch))
@@ -40,6 +43,7 @@ impl Invariant for OneCommitter {
 mod tests {
     use super::*;
     use crate::invariants::bench::Bench;
+    use parti_core::ids::{Nonce, Offset};
 
     #[test]
     fn a_second_writer_under_one_epoch_is_caught() {
@@ -49,13 +53,16 @@ mod tests {
             .partition(0, "p00", |record| record.epoch.0 = 1)
             .expect("the first writer is fine");
         bench
-            .partition(0, "p00", |record| record.offset = None)
+            .partition(0, "p00", |record| record.offset = Some(Offset(1)))
             .expect("it may write again");
         bench
             .partition(1, "p00", |record| record.epoch.0 = 2)
             .expect("a new epoch is fine");
         bench
-            .partition(0, "p00", |_| ())
+            .partition(0, "p00", |record| record.nonce = Nonce(7))
+            .expect("that only settles something");
+        bench
+            .partition(0, "p00", |record| record.offset = Some(Offset(2)))
             .expect_err("epoch 2 belongs to process 1");
     }
 }

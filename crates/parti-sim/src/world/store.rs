@@ -3,6 +3,7 @@
 //! Every request gets exactly one reply: the store's, or at its timeout the answer that its fate is
 //! open. What the store's reply says after that is lost; what the request did is not.
 
+use parti_core::ids::Revision;
 use parti_core::io::{
     RequestId, StoreError, StoreOp, StoreReply, StoreRequest as Request, Write, WriteOutcome,
 };
@@ -14,7 +15,7 @@ use super::trace::number_of;
 use super::{Happening, StoreRequest, World};
 use crate::facts::{Proc, Seen};
 use crate::model::store::Accepted;
-use crate::setup::{MILLI, Micros, SECOND};
+use crate::setup::{Class, MILLI, Micros, SECOND};
 
 /// A request whose reply a process waits for.
 #[derive(Clone, Copy)]
@@ -239,23 +240,52 @@ impl World {
 
     fn answer(&mut self, proc: Proc, id: RequestId, reply: StoreReply) {
         self.jury.see(self.now, Seen::Answered { proc });
+        if self.setup.class == Class::StoreLoss {
+            let newest = match &reply {
+                StoreReply::Read(Ok(Some(stored))) => Some(stored.revision),
+                StoreReply::List(Ok(list)) => list.iter().map(|stored| stored.revision).max(),
+                StoreReply::Write(outcomes) => outcomes.iter().filter_map(told_by).max(),
+                StoreReply::Read(_) | StoreReply::List(Err(_)) => None,
+            };
+            self.heard(proc, newest);
+        }
         self.deliver(proc, Event::Store(id, reply));
+    }
+
+    /// A running process was told of this revision.
+    pub(super) fn heard(&mut self, proc: Proc, revision: Option<Revision>) {
+        if let Some(revision) = revision
+            && self.is_running(proc)
+        {
+            self.jury.see(self.now, Seen::Heard { proc, revision });
+        }
     }
 
     /// The store is another one now, or went back: every connection to it breaks.
     pub(super) fn lose_store(&mut self, writes: Option<u64>) {
-        match writes {
-            None => self.store.replace(),
+        let kept = match writes {
+            None => {
+                self.store.replace();
+                None
+            }
             Some(writes) => {
                 let to = self.store.revision().0.saturating_sub(writes);
-                self.store.roll_back(parti_core::ids::Revision(to));
+                Some(self.store.roll_back(Revision(to)))
             }
-        }
-        self.jury.see(self.now, Seen::StoreLost);
+        };
+        self.jury.see(self.now, Seen::StoreLost { kept });
         for machine in 0..self.links.len() {
             let gap = self.net.between(50 * MILLI, SECOND);
             self.break_watches(machine, gap);
         }
+    }
+}
+
+fn told_by(outcome: &WriteOutcome) -> Option<Revision> {
+    match outcome {
+        WriteOutcome::Done(revision) => Some(*revision),
+        WriteOutcome::Conflict(found) => found.as_ref().map(|stored| stored.revision),
+        WriteOutcome::Failed(_) => None,
     }
 }
 
