@@ -299,7 +299,13 @@ impl Leader {
 
     /// What became of publications. True when a higher term was met: this leader is outdated.
     pub fn published(&mut self, keys: Vec<Key>, reply: StoreReply, out: &mut Outbox) -> bool {
-        self.publisher.answered(keys, reply, out)
+        let met = self.publisher.answered(keys, reply, out);
+        if let Stage::Planning { planner, wake_at } = &mut self.stage
+            && planner.version_is_at_least(met.version)
+        {
+            *wake_at = out.now();
+        }
+        met.higher_term
     }
 
     /// What became of the marks on silent sessions.

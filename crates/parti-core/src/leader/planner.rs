@@ -335,6 +335,20 @@ impl Planner {
     }
 
     /// The version that this step's assignments will have, if there are any.
+    /// A predecessor's version came to light: ours must be above it. True when that makes a new
+    /// round of publications necessary.
+    pub fn version_is_at_least(&mut self, version: Version) -> bool {
+        if version == Version(0) || version < self.version {
+            return false;
+        }
+        self.version = version;
+        self.touched = true;
+        for seat in self.crew.by_id().collect::<Vec<_>>() {
+            self.crew[seat].must_publish = self.crew[seat].published.is_some();
+        }
+        true
+    }
+
     pub(super) fn coming(&self) -> Version {
         self.version.next()
     }

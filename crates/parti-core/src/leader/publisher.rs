@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::ids::{Revision, Term, WorkerId};
+use crate::ids::{Revision, Term, Version, WorkerId};
 use crate::io::{Expect, StoreOp, StoreReply, Stored, Write, WriteOutcome};
 use crate::key::Key;
 use crate::record::{AssignmentRecord, PlanRecord, Record};
@@ -31,6 +31,15 @@ struct Cell {
     /// What should be there, unless it is there or on its way.
     wish: Option<Wish>,
     in_flight: Option<Wish>,
+}
+
+/// What publications met in their way.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Met {
+    /// A leader with a higher term: this one is outdated.
+    pub higher_term: bool,
+    /// The highest version found: a predecessor's that was not known when planning began.
+    pub version: Version,
 }
 
 /// Writes what the planner decided.
@@ -138,12 +147,12 @@ impl Publisher {
         }
     }
 
-    /// What became of the writes. True when a higher term was met.
-    pub fn answered(&mut self, keys: Vec<Key>, reply: StoreReply, out: &mut Outbox) -> bool {
+    /// What became of the writes.
+    pub fn answered(&mut self, keys: Vec<Key>, reply: StoreReply, out: &mut Outbox) -> Met {
+        let mut met = Met::default();
         let StoreReply::Write(outcomes) = reply else {
-            return false;
+            return met;
         };
-        let mut outdated = false;
         for (key, outcome) in keys.into_iter().zip(outcomes) {
             let Some(cell) = self.cells.get_mut(&key) else {
                 continue;
@@ -160,8 +169,11 @@ impl Publisher {
                     continue;
                 }
                 WriteOutcome::Conflict(Some(found)) => {
-                    let higher = term_of(&found.record) > Some(self.term);
-                    outdated |= higher && !planted!(OldLeaderPublishes);
+                    let (term, version) = stamp_of(&found.record);
+                    met.higher_term |= term > self.term && !planted!(OldLeaderPublishes);
+                    if term < self.term {
+                        met.version = met.version.max(version);
+                    }
                     cell.revision = Some(found.revision);
                 }
                 WriteOutcome::Conflict(None) => cell.revision = None,
@@ -170,15 +182,16 @@ impl Publisher {
             // It did not land, or nobody knows: it is wished again, unless a newer wish came.
             cell.wish.get_or_insert(sent);
         }
-        outdated
+        met
     }
 }
 
-fn term_of(record: &Record) -> Option<Term> {
+/// Term and version of a published record.
+fn stamp_of(record: &Record) -> (Term, Version) {
     match record {
-        Record::Assignment(record) => Some(record.term),
-        Record::Plan(record) => Some(record.term),
-        _ => None,
+        Record::Assignment(record) => (record.term, record.version),
+        Record::Plan(record) => (record.term, record.version),
+        _ => (Term(0), Version(0)),
     }
 }
 
@@ -200,7 +213,7 @@ fn marked(record: &Record, out: &mut Outbox) -> Record {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ids::{Incarnation, Nonce, Version};
+    use crate::ids::{Incarnation, Nonce};
     use crate::io::{RequestId, StoreError};
     use crate::record::Lifecycle;
     use crate::rng::Rng;
@@ -265,7 +278,7 @@ mod tests {
             Some((request.id, write.expect, version))
         }
 
-        fn answer(&mut self, id: RequestId, outcome: WriteOutcome) -> bool {
+        fn answer(&mut self, id: RequestId, outcome: WriteOutcome) -> Met {
             let answered = self.out.answered(id, StoreReply::Write(vec![outcome]));
             let answered = answered.expect("somebody waits");
             let Purpose::Publish(keys) = answered.purpose else {
@@ -281,7 +294,8 @@ mod tests {
         bench.publisher.publish(worker(), assignment(5, 7));
         let (id, expect, _) = bench.sent().expect("a write");
         assert_eq!(expect, Expect::Absent);
-        assert!(!bench.answer(id, WriteOutcome::Conflict(Some(found(4, 9, 20)))));
+        let met = bench.answer(id, WriteOutcome::Conflict(Some(found(4, 9, 20))));
+        assert_eq!((met.higher_term, met.version), (false, Version(9)));
         let (id, expect, version) = bench.sent().expect("again");
         assert_eq!(
             (expect, version),
@@ -296,7 +310,8 @@ mod tests {
         let mut bench = Bench::new();
         bench.publisher.publish(worker(), assignment(5, 7));
         let (id, ..) = bench.sent().expect("a write");
-        assert!(bench.answer(id, WriteOutcome::Conflict(Some(found(6, 1, 20)))));
+        let met = bench.answer(id, WriteOutcome::Conflict(Some(found(6, 1, 20))));
+        assert!(met.higher_term);
     }
 
     #[test]

@@ -219,6 +219,10 @@ impl Leaderless {
             let id = &partition.id;
             if owned.contains(id) || holdings.holds(id) {
                 self.free_since.remove(id);
+                // Somebody was faster: no need to stand in.
+                if !holdings.holds(id) && self.stand_in.remove(id) {
+                    self.changed = true;
+                }
                 continue;
             }
             let since = *self.free_since.entry(id.clone()).or_insert(now);
