@@ -345,6 +345,8 @@ impl Limits {
             {
                 cx.out.acks.extend(freed);
                 splice.start_tail_at(upto, cx.out);
+                // The lane's need went back: a read that goes on from further up would leave a hole.
+                splice.reading = None;
             }
             self.dirty.insert(partition);
         }

@@ -417,6 +417,41 @@ fn a_slow_lane_cannot_fill_the_window() {
 }
 
 #[test]
+fn a_lane_that_gave_its_share_back_ignores_a_read_from_further_up() {
+    let mut bench = Bench::with(SourceKind::Stream(Retention::Limits), |c| {
+        c.jetstream.max_ack_pending = 10;
+        c.processing.lane_buffer = 16;
+    });
+    bench.joined(&[A, B], 10);
+    bench.open(A, opening(1, 11));
+    bench.open(B, opening(1, 11));
+    for offset in 11..=17 {
+        bench.deliver(A, offset);
+    }
+    bench.run();
+    // After a gap, A reads on from 18, while 11 to 17 wait in the lane.
+    bench.lose_one();
+    bench.deliver(B, 20);
+    let head = only_ask(&bench.run(), "Head");
+    bench.head_answers(head, 20);
+    let reads = requests(&bench.run(), "Read");
+    let further_up = ask_of(&reads[0]);
+    bench.read_answers(ask_of(&reads[1]), &[], 21);
+    bench.deliver(A, 21);
+    let actions = bench.run();
+    assert_eq!(
+        acks(&actions),
+        [2, 3, 4, 5, 6, 7, 10],
+        "the window is full: given back"
+    );
+    bench.read_answers(further_up, &[18, 19], 21);
+    bench.done(A, 1, 11);
+    let actions = bench.run();
+    assert_eq!(handled(&actions, A), NONE);
+    assert_eq!(only_read(&actions).1, 12);
+}
+
+#[test]
 fn pulling_stops_at_the_share_of_the_window() {
     let mut bench = Bench::with(SourceKind::Stream(Retention::Limits), |c| {
         c.jetstream.max_ack_pending = 10;
