@@ -232,7 +232,9 @@ impl Holdings {
             if let Phase::Held(held) = &mut holding.phase
                 && matches!(held.lane, LanePhase::Open | LanePhase::Closing)
             {
-                held.last = lanes.progress(id);
+                held.last = lanes
+                    .progress(id)
+                    .map(|progress| (progress, lanes.suspicious(id)));
                 held.lane = LanePhase::Drained;
                 lanes.abandon(out.now(), id);
             }

@@ -62,10 +62,19 @@ pub(super) enum LanePhase {
 pub(super) struct Held {
     pub(super) epoch: Epoch,
     pub(super) lane: LanePhase,
-    /// Progress at the moment a lane was given up by force.
-    pub(super) last: Option<Progress>,
+    /// Progress, and whether in suspicion, at the moment a lane was given up by force.
+    pub(super) last: Option<(Progress, bool)>,
     pub(super) begin: Option<Begun>,
     pub(super) commit_now: bool,
+}
+
+impl Held {
+    fn suspicious(&self, id: &PartitionId, lanes: &Lanes) -> bool {
+        match &self.last {
+            Some((_, suspicious)) => *suspicious,
+            None => lanes.suspicious(id),
+        }
+    }
 }
 
 #[derive(Clone, Debug)]
@@ -209,7 +218,7 @@ fn with_progress(
     lanes: &Lanes,
 ) -> PartitionRecord {
     let progress = match (&held.last, held.lane) {
-        (Some(last), _) => Some(last.clone()),
+        (Some((progress, _)), _) => Some(progress.clone()),
         (None, LanePhase::Never) => None,
         (None, _) => lanes.progress(id),
     };
@@ -266,7 +275,13 @@ fn release(id: &PartitionId, holding: &mut Holding, lanes: &Lanes, out: &mut Out
         with_progress(id, known, held, lanes)
     };
     record.owner = None;
-    record.begun = None;
+    if held.suspicious(id, lanes) && record.begun.is_none() {
+        // The next owner goes on in suspicion: nothing was begun, but something has killed.
+        record.begun = Some(Begun {
+            offset: record.next_offset(),
+            times: 0,
+        });
+    }
     record.nonce = out.nonce();
     record.updated_at = out.wall_ms();
     Next::Write(Op::Release {
@@ -437,7 +452,7 @@ impl Holding {
                 next,
                 done_above: record.done_above.clone(),
                 begun: record.begun,
-                suspicious: seized.is_some(),
+                suspicious: seized.is_some() || record.begun.is_some(),
                 seized_from: seized.clone(),
             };
             lanes.open(out.now(), id, opening);
