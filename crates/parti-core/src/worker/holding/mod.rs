@@ -398,6 +398,7 @@ impl Holdings {
             return;
         };
         holding.op = None;
+        holding.only_read = true;
         match reply {
             StoreReply::Read(Ok(None)) => holding.found = Found::Absent,
             StoreReply::Read(Ok(Some(stored))) => match &stored.record {

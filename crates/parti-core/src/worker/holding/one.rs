@@ -126,6 +126,8 @@ pub(super) struct Holding {
     pub(super) added: bool,
     pub(super) phase: Phase,
     pub(super) found: Found,
+    /// What was found comes from a read, which may be stale.
+    pub(super) only_read: bool,
     pub(super) op: Option<Op>,
     /// An earlier write of ours may still land.
     pub(super) open_fate: bool,
@@ -144,6 +146,7 @@ impl Holding {
             added: false,
             phase: Phase::Out,
             found: Found::Unread,
+            only_read: true,
             op: None,
             open_fate: false,
             start: None,
@@ -314,14 +317,16 @@ impl Holding {
             return Next::Nothing;
         }
         self.not_before = Time::ZERO;
-        // A record that names this very life is ours, however that came about.
+        // A record that names this very life is ours, however that came about. But a read may be
+        // stale and show what was released since, so only a write can tell.
         if matches!(self.phase, Phase::Out)
             && let Found::At(_, record) = &self.found
-            && record
-                .owner
-                .as_ref()
-                .is_some_and(|(owner, life)| ctx.is_me(owner, *life))
+            && let Some((owner, life)) = &record.owner
+            && ctx.is_me(owner, *life)
         {
+            if self.only_read && !planted!(TrustReadOfOwnRecord) {
+                return settle(self, out);
+            }
             self.become_held(id, record.clone(), None, lanes, out);
         }
         match (&mut self.phase, self.wish) {
@@ -484,6 +489,7 @@ impl Holding {
         out: &mut Outbox,
     ) {
         self.open_fate = false;
+        self.only_read = false;
         match op {
             Op::Read => {}
             Op::Take { seized, record } => {
@@ -575,6 +581,7 @@ impl Holding {
                 None
             }
         };
+        self.only_read = false;
         // The record moved on, so nothing that expected the old revision can land any more.
         let was_open = std::mem::take(&mut self.open_fate);
         let Phase::Held(held) = &mut self.phase else {
