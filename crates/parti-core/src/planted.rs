@@ -72,6 +72,8 @@ mod registry {
         OldLeaderPublishes,
         /// Handling starts when a read shows the partition free, before the take has landed.
         ServeFromRead,
+        /// A stale read of a record that once named this worker is believed.
+        TrustReadOfOwnRecord,
         /// A new owner starts two past the checkpoint instead of one.
         CheckpointSkipsOne,
         /// The default strategy plans as if nobody served anything: every change moves partitions.

@@ -276,7 +276,8 @@ pub struct PartitionRecord {
     pub offset: Option<Offset>,
     /// Done offsets above `offset` (orderings `key` and `none`), sorted, bounded.
     pub done_above: Vec<Offset>,
-    /// What an owner in suspicion was about to handle, and how often that was begun.
+    /// What an owner in suspicion was about to handle, and how often that was begun. Kept by a
+    /// release in suspicion, so that the next owner goes on carefully.
     pub begun: Option<Begun>,
     /// The writer's mark.
     pub nonce: Nonce,

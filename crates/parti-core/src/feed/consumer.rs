@@ -144,6 +144,11 @@ impl Planner {
         self.answered.is_none()
     }
 
+    /// Whether no partition is wished for.
+    pub(crate) fn wants_nothing(&self) -> bool {
+        self.wanted.is_empty()
+    }
+
     /// Everything wished for, sorted.
     pub(crate) fn wanted(&self) -> Vec<PartitionId> {
         self.wanted.iter().cloned().collect()

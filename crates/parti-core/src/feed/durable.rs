@@ -55,8 +55,13 @@ pub(crate) struct Durable {
     pub(crate) identity: u64,
     /// The next consumer sequence.
     expected: u64,
-    /// Open pulls, with how many messages each may still bring.
-    pulls: BTreeMap<Ask, u32>,
+    /// Open pulls: how many messages each asked for, and how many had arrived by then. The server
+    /// spreads messages over open pulls as it likes: only `PullEnded` says that one is over.
+    pulls: BTreeMap<Ask, (u32, u64)>,
+    /// How many messages the open pulls may still bring, at the most.
+    to_come: u32,
+    /// How many messages arrived so far.
+    arrived: u64,
     /// Unacked deliveries that are here, with when the server last heard of each.
     held: BTreeMap<u64, Time>,
     pub(crate) batch: Batch,
@@ -78,6 +83,8 @@ impl Durable {
             identity: 0,
             expected: 1,
             pulls: BTreeMap::new(),
+            to_come: 0,
+            arrived: 0,
             held: BTreeMap::new(),
             batch: Batch::new(jetstream),
             explicit: jetstream.ack == AckMode::Explicit,
@@ -95,12 +102,8 @@ impl Durable {
         if delivery.consumer < self.identity {
             return Arrival::Stale;
         }
-        if let Some(mut pull) = self.pulls.first_entry() {
-            *pull.get_mut() = pull.get().saturating_sub(1);
-            if *pull.get() == 0 {
-                pull.remove();
-            }
-        }
+        self.arrived += 1;
+        self.to_come = self.to_come.saturating_sub(1);
         let expected = self.expected;
         self.expected = delivery.sequence + 1;
         if delivery.consumer > self.identity {
@@ -120,6 +123,7 @@ impl Durable {
         self.identity = identity;
         self.expected = delivered + 1;
         self.pulls.clear();
+        self.to_come = 0;
         self.held.clear();
         self.owed = None;
     }
@@ -188,20 +192,26 @@ impl Durable {
         if self.identity == 0 || !self.planner.has_consumer() || self.pulls.len() >= OPEN_PULLS {
             return;
         }
-        let outstanding = self.pulls.values().sum();
-        let batch = self.batch.ask_for(self.held.len(), outstanding);
+        let batch = self.batch.ask_for(self.held.len(), self.to_come);
         // A second pull only when the first is nearly used up.
-        if batch == 0 || outstanding > batch / 2 {
+        if batch == 0 || self.to_come > batch / 2 {
             return;
         }
         let ask = out.ask();
-        self.pulls.insert(ask, batch);
+        self.pulls.insert(ask, (batch, self.arrived));
+        self.to_come += batch;
         out.source(SourceRequest::Pull { ask, batch });
     }
 
-    /// A pull ended. True: with less than it asked for.
+    /// A pull ended. True: with less than it asked for, though the window had room.
     pub(crate) fn pull_ended(&mut self, ask: Ask) -> bool {
-        self.pulls.remove(&ask).is_some()
+        let Some((batch, arrived)) = self.pulls.remove(&ask) else {
+            return false;
+        };
+        self.to_come = self
+            .to_come
+            .min(self.pulls.values().map(|(batch, _)| batch).sum());
+        self.arrived - arrived < u64::from(batch) && !self.is_full()
     }
 
     /// Asks every open pull to end.
@@ -219,6 +229,7 @@ impl Durable {
     /// The connection was lost: open pulls are gone.
     pub(crate) fn reconnected(&mut self, now: Time) {
         self.pulls.clear();
+        self.to_come = 0;
         self.inspect_at = self.inspect_at.min(now);
     }
 

@@ -40,7 +40,8 @@ pub(crate) struct Limits {
     /// Lanes to look at.
     dirty: BTreeSet<PartitionId>,
     need_head: BTreeSet<PartitionId>,
-    head: Option<Ask>,
+    /// The question in flight, with the least answer that is not stale.
+    head: Option<(Ask, Offset)>,
     head_not_before: Time,
     head_backoff: Backoff,
     /// The highest offset seen anywhere in the stream.
@@ -125,12 +126,16 @@ impl Limits {
             return;
         }
         let ask = cx.out.ask();
-        self.head = Some(ask);
+        let mut known = self.seen;
         for partition in std::mem::take(&mut self.need_head) {
             if let Some(splice) = self.splices.get_mut(&partition) {
                 splice.base = Base::HeadAsked(ask);
             }
+            if let Some(next) = cx.lanes.next_of(&partition) {
+                known = known.max(Offset(next.0.saturating_sub(1)));
+            }
         }
+        self.head = Some((ask, known));
         cx.out.source(SourceRequest::Head { ask });
     }
 
@@ -140,19 +145,15 @@ impl Limits {
         ask: Ask,
         result: Result<Offset, SourceError>,
     ) {
-        if self.head.take_if(|asked| *asked == ask).is_none() {
+        let Some((_, known)) = self.head.take_if(|(asked, _)| *asked == ask) else {
             return;
-        }
+        };
         let waiting: Vec<_> = self
             .splices
             .iter()
             .filter(|(_, s)| s.base == Base::HeadAsked(ask))
             .map(|(p, _)| p.clone())
             .collect();
-        let cursors = waiting.iter().filter_map(|p| cx.lanes.next_of(p));
-        let known = cursors
-            .map(|next| Offset(next.0.saturating_sub(1)))
-            .fold(self.seen, Offset::max);
         let last = match result {
             Ok(last) if last >= known => last,
             // An answer below what was seen or done is stale, unless it comes again and again.
@@ -169,10 +170,10 @@ impl Limits {
                 return;
             }
         };
-        let went_back = last < self.seen;
+        let went_back = last < known;
         self.low_heads = 0;
         self.head_backoff.reset();
-        self.seen = last;
+        self.seen = if went_back { last } else { self.seen.max(last) };
         for partition in waiting {
             let Some(splice) = self.splices.get_mut(&partition) else {
                 continue;
@@ -184,6 +185,7 @@ impl Limits {
             }
             cx.out.ready_changed = true;
             if let Some(next) = cx.lanes.next_of(&partition)
+                && went_back
                 && next > last.next()
             {
                 let (end, partition) = (last.next(), partition.clone());
@@ -343,6 +345,8 @@ impl Limits {
             {
                 cx.out.acks.extend(freed);
                 splice.start_tail_at(upto, cx.out);
+                // The lane's need went back: a read that goes on from further up would leave a hole.
+                splice.reading = None;
             }
             self.dirty.insert(partition);
         }
@@ -396,7 +400,7 @@ impl Feed for Limits {
         splice.retry_at = Time::ZERO;
         // A cursor above all that was ever seen here: make sure that the log did not go back.
         let unheard_of = opening.next > self.seen.next() && opening.next > splice.from();
-        if unheard_of && splice.base == Base::Known {
+        if unheard_of && splice.base != Base::Outside {
             splice.gap(cx.out);
             self.need_head.insert(partition.clone());
         }

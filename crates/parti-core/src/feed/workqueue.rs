@@ -181,15 +181,23 @@ impl WorkQueue {
         let planner = &self.durable.planner;
         let exists = self.durable.identity != 0 || planner.is_unknown();
         let rewinds = self.lossy || self.recreate || self.rewind || planner.adds();
-        let add_first = planted!(WorkQueueAddBeforeReset) && planner.is_due(cx.now);
-        if exists && rewinds && !add_first {
+        let due = planner.is_due(cx.now);
+        let add_first = planted!(WorkQueueAddBeforeReset) && due;
+        if exists && rewinds && !planner.wants_nothing() && !add_first {
             self.durable.stop_pulls(cx.out);
             self.sequence = Sequence::Stopping;
-        } else if planner.is_due(cx.now) {
-            self.send_update(cx, !exists);
+        } else if due && exists && !planner.wants_nothing() {
+            self.send_update(cx, false);
         } else {
-            // Nothing exists and nothing is wanted.
-            (self.lossy, self.rewind, self.recreate) = (false, false, false);
+            // Created at the beginning, or deleted: either way nothing is left to rewind.
+            (self.lossy, self.rewind) = (false, false);
+            if due {
+                self.send_update(cx, true);
+            } else if exists && self.recreate {
+                let ask = cx.out.ask();
+                cx.out.source(self.durable.planner.send_delete(cx.now, ask));
+                self.sequence = Sequence::Deleting;
+            }
         }
     }
 

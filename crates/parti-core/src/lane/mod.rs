@@ -357,6 +357,12 @@ impl Lanes {
             .map(Serving::progress)
     }
 
+    /// Whether an opened partition is still handled in suspicion.
+    pub fn suspicious(&self, partition: &PartitionId) -> bool {
+        let serving = self.map.lanes.get(partition).and_then(Lane::serving);
+        serving.is_some_and(Serving::suspicious)
+    }
+
     /// A deadline came.
     pub fn tick(&mut self, now: Time) {
         self.at(now);

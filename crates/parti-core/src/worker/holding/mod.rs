@@ -232,7 +232,9 @@ impl Holdings {
             if let Phase::Held(held) = &mut holding.phase
                 && matches!(held.lane, LanePhase::Open | LanePhase::Closing)
             {
-                held.last = lanes.progress(id);
+                held.last = lanes
+                    .progress(id)
+                    .map(|progress| (progress, lanes.suspicious(id)));
                 held.lane = LanePhase::Drained;
                 lanes.abandon(out.now(), id);
             }
@@ -396,6 +398,7 @@ impl Holdings {
             return;
         };
         holding.op = None;
+        holding.only_read = true;
         match reply {
             StoreReply::Read(Ok(None)) => holding.found = Found::Absent,
             StoreReply::Read(Ok(Some(stored))) => match &stored.record {

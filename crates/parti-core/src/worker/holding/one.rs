@@ -62,10 +62,19 @@ pub(super) enum LanePhase {
 pub(super) struct Held {
     pub(super) epoch: Epoch,
     pub(super) lane: LanePhase,
-    /// Progress at the moment a lane was given up by force.
-    pub(super) last: Option<Progress>,
+    /// Progress, and whether in suspicion, at the moment a lane was given up by force.
+    pub(super) last: Option<(Progress, bool)>,
     pub(super) begin: Option<Begun>,
     pub(super) commit_now: bool,
+}
+
+impl Held {
+    fn suspicious(&self, id: &PartitionId, lanes: &Lanes) -> bool {
+        match &self.last {
+            Some((_, suspicious)) => *suspicious,
+            None => lanes.suspicious(id),
+        }
+    }
 }
 
 #[derive(Clone, Debug)]
@@ -117,6 +126,8 @@ pub(super) struct Holding {
     pub(super) added: bool,
     pub(super) phase: Phase,
     pub(super) found: Found,
+    /// What was found comes from a read, which may be stale.
+    pub(super) only_read: bool,
     pub(super) op: Option<Op>,
     /// An earlier write of ours may still land.
     pub(super) open_fate: bool,
@@ -135,6 +146,7 @@ impl Holding {
             added: false,
             phase: Phase::Out,
             found: Found::Unread,
+            only_read: true,
             op: None,
             open_fate: false,
             start: None,
@@ -209,7 +221,7 @@ fn with_progress(
     lanes: &Lanes,
 ) -> PartitionRecord {
     let progress = match (&held.last, held.lane) {
-        (Some(last), _) => Some(last.clone()),
+        (Some((progress, _)), _) => Some(progress.clone()),
         (None, LanePhase::Never) => None,
         (None, _) => lanes.progress(id),
     };
@@ -266,7 +278,13 @@ fn release(id: &PartitionId, holding: &mut Holding, lanes: &Lanes, out: &mut Out
         with_progress(id, known, held, lanes)
     };
     record.owner = None;
-    record.begun = None;
+    if held.suspicious(id, lanes) && record.begun.is_none() {
+        // The next owner goes on in suspicion: nothing was begun, but something has killed.
+        record.begun = Some(Begun {
+            offset: record.next_offset(),
+            times: 0,
+        });
+    }
     record.nonce = out.nonce();
     record.updated_at = out.wall_ms();
     Next::Write(Op::Release {
@@ -299,14 +317,16 @@ impl Holding {
             return Next::Nothing;
         }
         self.not_before = Time::ZERO;
-        // A record that names this very life is ours, however that came about.
+        // A record that names this very life is ours, however that came about. But a read may be
+        // stale and show what was released since, so only a write can tell.
         if matches!(self.phase, Phase::Out)
             && let Found::At(_, record) = &self.found
-            && record
-                .owner
-                .as_ref()
-                .is_some_and(|(owner, life)| ctx.is_me(owner, *life))
+            && let Some((owner, life)) = &record.owner
+            && ctx.is_me(owner, *life)
         {
+            if self.only_read && !planted!(TrustReadOfOwnRecord) {
+                return settle(self, out);
+            }
             self.become_held(id, record.clone(), None, lanes, out);
         }
         match (&mut self.phase, self.wish) {
@@ -437,7 +457,7 @@ impl Holding {
                 next,
                 done_above: record.done_above.clone(),
                 begun: record.begun,
-                suspicious: seized.is_some(),
+                suspicious: seized.is_some() || record.begun.is_some(),
                 seized_from: seized.clone(),
             };
             lanes.open(out.now(), id, opening);
@@ -469,6 +489,7 @@ impl Holding {
         out: &mut Outbox,
     ) {
         self.open_fate = false;
+        self.only_read = false;
         match op {
             Op::Read => {}
             Op::Take { seized, record } => {
@@ -560,6 +581,7 @@ impl Holding {
                 None
             }
         };
+        self.only_read = false;
         // The record moved on, so nothing that expected the old revision can land any more.
         let was_open = std::mem::take(&mut self.open_fate);
         let Phase::Held(held) = &mut self.phase else {
