@@ -19,7 +19,7 @@ pub mod election;
 mod election_tests;
 mod membership;
 mod moves;
-mod orders;
+pub mod orders;
 pub mod planner;
 pub mod publisher;
 pub mod sessions;

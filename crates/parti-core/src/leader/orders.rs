@@ -14,7 +14,7 @@ use crate::partition::Partition;
 use crate::record::{AssignmentRecord, Fingerprint, PlanRecord, PlanState};
 
 /// How many unserved partitions the plan names; the count of all is in its reason.
-const UNSERVED_EXAMPLES: usize = 16;
+pub const UNSERVED_EXAMPLES: usize = 16;
 
 /// What one worker should do.
 #[derive(Clone, Debug, Default)]

@@ -40,6 +40,8 @@ impl Invariant for NamedErrors {
             Seen::Ended { proc, result } => {
                 self.ended.insert(*proc, (*result).clone());
                 match result {
+                    // A start that could not reach the store is the supervisor's business.
+                    Err(Fatal::GaveUp { .. }) => Ok(()),
                     Err(fatal) if lost.is_none() => {
                         Err(format!("process {proc} ended against its will: {fatal}"))
                     }

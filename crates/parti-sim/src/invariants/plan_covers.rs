@@ -11,6 +11,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use parti_core::config::Coordination;
+use parti_core::leader::orders::UNSERVED_EXAMPLES;
 use parti_core::ids::{PartitionId, Term, WorkerId};
 use parti_core::key::Key;
 use parti_core::record::{AssignmentRecord, PlanRecord, PlanState, Record};
@@ -98,6 +99,13 @@ impl PlanCovers {
 }
 
 fn whole(facts: &Facts, plan: &PlanRecord) -> Verdict {
+    // A plan that was long on its way says nothing about assignments that overtook it, and one that
+    // names only the first of many unserved partitions says nothing about the rest.
+    let overtaken = assignments(facts)
+        .any(|(_, newer)| newer.term == plan.term && newer.version > plan.version);
+    if overtaken || plan.unserved.len() >= UNSERVED_EXAMPLES {
+        return Ok(());
+    }
     for partition in facts.setup.partitions.iter() {
         let id = &partition.id;
         let unserved = plan

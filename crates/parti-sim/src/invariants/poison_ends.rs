@@ -2,11 +2,11 @@
 //!
 //! It kills at most `max_deliver` times after it was announced (`begun` in the partition's record),
 //! and is a dead letter then. Unannounced it kills once, when nobody could suspect anything, and
-//! after that only an owner that had so many successes before that its suspicion was over.
+//! after that only when so many messages succeeded in between that suspicion was over.
 
 use std::collections::BTreeMap;
 
-use parti_core::ids::{Epoch, Offset, PartitionId};
+use parti_core::ids::{Offset, PartitionId};
 use parti_core::io::{HandlerResult, Job};
 
 use super::{Invariant, Verdict};
@@ -22,8 +22,8 @@ struct Kills {
 #[derive(Default)]
 pub struct PoisonEnds {
     kills: BTreeMap<(PartitionId, Offset), Kills>,
-    /// How many messages were done under the present epoch.
-    successes: BTreeMap<PartitionId, (Epoch, u32)>,
+    /// How many messages were done since the partition last lost a process.
+    successes: BTreeMap<PartitionId, u32>,
 }
 
 impl Invariant for PoisonEnds {
@@ -41,11 +41,7 @@ impl Invariant for PoisonEnds {
                 result: HandlerResult::Done,
                 ..
             } => {
-                let (epoch, count) = self.successes.entry(job.partition.clone()).or_default();
-                if *epoch != job.epoch {
-                    (*epoch, *count) = (job.epoch, 0);
-                }
-                *count += 1;
+                *self.successes.entry(job.partition.clone()).or_default() += 1;
                 Ok(())
             }
             Seen::CallLost { proc, job } => self.killed(facts, *proc, job),
@@ -69,6 +65,7 @@ impl PoisonEnds {
         let begun = facts.partition_record(id).and_then(|record| record.begun);
         let kills = self.kills.entry((id.clone(), offset)).or_default();
         if begun.is_some_and(|begun| begun.offset == offset) {
+            self.successes.insert(id.clone(), 0);
             kills.announced += 1;
             let allowed = facts.setup.config.jetstream.max_deliver;
             if kills.announced > allowed {
@@ -81,16 +78,12 @@ impl PoisonEnds {
             return Ok(());
         }
         kills.unannounced += 1;
-        let successes = match self.successes.get(id) {
-            Some((epoch, count)) if *epoch == job.epoch => *count,
-            _ => 0,
-        };
+        let successes = self.successes.insert(id.clone(), 0).unwrap_or_default();
         let wanted = facts.setup.config.processing.suspicion_successes;
         if kills.unannounced > 1 && successes < wanted {
             return Err(format!(
-                "{id}/{offset} killed process {proc} unannounced, though only {successes} messages \
-                 succeeded under epoch {} before",
-                job.epoch
+                "{id}/{offset} killed process {proc} unannounced again, though only {successes} \
+                 messages succeeded in between"
             ));
         }
         Ok(())
