@@ -54,7 +54,7 @@ impl Settings {
 pub enum Progress {
     /// On its way.
     Going,
-    /// The id is ours since the write that was sent then.
+    /// The id is ours.
     Claimed {
         /// The id.
         id: WorkerId,
@@ -62,8 +62,8 @@ pub enum Progress {
         number: u64,
         /// The revision of the claim.
         revision: Revision,
-        /// When the claim was sent.
-        sent: Time,
+        /// When the claim was sent; `None` where an earlier try of it landed, nobody knows when.
+        sent: Option<Time>,
     },
     /// There is none to be had.
     Failed(Fatal),
@@ -178,7 +178,9 @@ impl Claim {
                 StoreReply::Write(outcomes),
             ) => {
                 match outcomes.into_iter().next() {
-                    Some(WriteOutcome::Done(revision)) => self.claimed(number, revision, sent),
+                    Some(WriteOutcome::Done(revision)) => {
+                        self.claimed(number, revision, Some(sent))
+                    }
                     Some(WriteOutcome::Conflict(Some(found))) => {
                         let Record::Worker(record) = &found.record else {
                             return self.lost_race(
@@ -190,7 +192,7 @@ impl Claim {
                         };
                         if record.nonce == nonce && record.status == SessionStatus::Live {
                             // An earlier try of this same claim landed after all.
-                            return self.claimed(number, found.revision, sent);
+                            return self.claimed(number, found.revision, None);
                         }
                         self.lost_race(number, found.revision, record.status, out)
                     }
@@ -213,7 +215,7 @@ impl Claim {
             .filter(|number| (self.settings.min..=self.settings.max).contains(number))
     }
 
-    fn claimed(&self, number: u64, revision: Revision, sent: Time) -> Progress {
+    fn claimed(&self, number: u64, revision: Revision, sent: Option<Time>) -> Progress {
         Progress::Claimed {
             id: self.settings.id(number),
             number,

@@ -228,7 +228,7 @@ impl Session {
                         said: None,
                         in_flight: None,
                         last_sent: None,
-                        lease_from: Some(sent),
+                        lease_from: sent,
                         next_beat: out.now(),
                     });
                     Outcome::Claimed

@@ -11,9 +11,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use parti_core::config::Coordination;
-use parti_core::leader::orders::UNSERVED_EXAMPLES;
 use parti_core::ids::{PartitionId, Term, WorkerId};
 use parti_core::key::Key;
+use parti_core::leader::orders::UNSERVED_EXAMPLES;
 use parti_core::record::{AssignmentRecord, PlanRecord, PlanState, Record};
 
 use super::{Invariant, Verdict};
