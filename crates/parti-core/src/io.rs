@@ -87,7 +87,8 @@ pub enum StoreReply {
 pub enum WriteOutcome {
     /// Done, as this revision.
     Done(Revision),
-    /// The expectation did not hold; this is there instead.
+    /// The expectation did not hold; this is there instead, as seen by whoever refused the write
+    /// (never a replica's view: an older record than expected counts as proof of a lost store).
     Conflict(Option<Stored>),
     /// Something else.
     Failed(StoreError),

@@ -44,6 +44,8 @@ struct Pending {
     sent: Time,
     /// The highest revision known when it was sent: a later write must get a higher one.
     known: Revision,
+    /// What each write expected to find.
+    expected: Vec<(Key, Expect)>,
 }
 
 /// A reply with what it answers.
@@ -134,10 +136,18 @@ impl Outbox {
     pub fn ask(&mut self, purpose: Purpose, op: StoreOp, timeout: Duration) {
         let id = RequestId(self.next_id);
         self.next_id += 1;
+        let expected = match &op {
+            StoreOp::Write(writes) => writes
+                .iter()
+                .map(|write| (write.key.clone(), write.expect))
+                .collect(),
+            _ => Vec::new(),
+        };
         let pending = Pending {
             purpose,
             sent: self.now,
             known: self.highest,
+            expected,
         };
         self.pending.insert(id, pending);
         self.actions
@@ -165,13 +175,19 @@ impl Outbox {
     pub fn answered(&mut self, id: RequestId, reply: StoreReply) -> Option<Answered> {
         let pending = self.pending.remove(&id)?;
         if let StoreReply::Write(outcomes) = &reply {
-            for outcome in outcomes {
-                if let WriteOutcome::Done(revision) = outcome {
-                    // Revisions grow strictly. A write that was accepted under a number we had
-                    // already seen when we sent it proves that the store lost writes in between.
-                    self.went_back |= *revision <= pending.known && !planted!(IgnoreStoreWentBack);
-                    self.seen(*revision);
-                }
+            for (outcome, (key, expect)) in outcomes.iter().zip(&pending.expected) {
+                let lost = match outcome {
+                    // Revisions grow strictly: one that we had already seen is given twice.
+                    WriteOutcome::Done(revision) => {
+                        self.seen(*revision);
+                        *revision <= pending.known
+                    }
+                    WriteOutcome::Conflict(found) => {
+                        went_back(key, *expect, found.as_ref().map(|found| found.revision))
+                    }
+                    WriteOutcome::Failed(_) => false,
+                };
+                self.went_back |= lost && !planted!(IgnoreStoreWentBack);
             }
         }
         Some(Answered {
@@ -184,11 +200,6 @@ impl Outbox {
     /// A revision was seen.
     pub fn seen(&mut self, revision: Revision) {
         self.highest = self.highest.max(revision);
-    }
-
-    /// The store was caught going back in time.
-    pub fn found_store_gone_back(&mut self) {
-        self.went_back = true;
     }
 
     /// Whether the store was caught going back in time.
@@ -204,5 +215,15 @@ impl Outbox {
     /// All actions so far, in order.
     pub fn take_actions(&mut self, into: &mut Vec<Action>) {
         into.append(&mut self.actions);
+    }
+}
+
+/// Whether a refused write proves that the store lost what it had: the record is older than the one
+/// that was expected, or it is gone although records of its kind are never deleted.
+fn went_back(key: &Key, expect: Expect, found: Option<Revision>) -> bool {
+    match (expect, found) {
+        (Expect::At(expected), Some(found)) => found < expected,
+        (Expect::At(_), None) => !matches!(key, Key::Assignment(_) | Key::Request(_)),
+        (Expect::Absent, _) => false,
     }
 }

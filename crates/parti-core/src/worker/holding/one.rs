@@ -545,23 +545,6 @@ impl Holding {
         lanes: &mut Lanes,
         out: &mut Outbox,
     ) {
-        // Records are never deleted and epochs never fall: a conflict that shows otherwise proves
-        // that the store lost writes.
-        let known = match &self.found {
-            Found::At(_, record) => record.epoch,
-            _ => Epoch(0),
-        };
-        let shown = match &found {
-            Some(Stored {
-                record: Record::Partition(record),
-                ..
-            }) => record.epoch,
-            Some(_) => known,
-            None => Epoch(0),
-        };
-        if shown < known && !planted!(IgnoreStoreWentBack) {
-            out.found_store_gone_back();
-        }
         let record = match &found {
             Some(Stored {
                 revision,
