@@ -40,6 +40,8 @@ impl Invariant for NamedErrors {
             Seen::Ended { proc, result } => {
                 self.ended.insert(*proc, (*result).clone());
                 match result {
+                    // A start that the store did not answer: its supervisor tries again.
+                    Err(Fatal::GaveUp { .. }) => Ok(()),
                     Err(fatal) if lost.is_none() => {
                         Err(format!("process {proc} ended against its will: {fatal}"))
                     }
