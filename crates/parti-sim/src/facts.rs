@@ -62,9 +62,9 @@ pub struct ProcFacts {
     pub hindered: Vec<(Micros, Micros)>,
     /// The term it leads in, as it says itself.
     pub leading: Option<Term>,
-    /// The newest revision it was told of.
-    pub heard: Revision,
-    /// The store lost something that this process knew of.
+    /// The newest revision that a write of its own got, as far as it was told.
+    pub acknowledged: Revision,
+    /// The store lost a write that this process knew to be done.
     pub must_notice: bool,
 }
 
@@ -334,7 +334,7 @@ impl Facts {
                     calls: Vec::new(),
                     hindered: Vec::new(),
                     leading: None,
-                    heard: Revision(0),
+                    acknowledged: Revision(0),
                     must_notice: false,
                 });
             }
@@ -419,14 +419,14 @@ impl Facts {
                 }
             }
             Seen::Answered { .. } | Seen::Delivered { .. } => {}
-            Seen::Heard { proc, revision } => {
-                let heard = &mut self.procs[proc].heard;
-                *heard = revision.max(*heard);
+            Seen::Acknowledged { proc, revision } => {
+                let newest = &mut self.procs[proc].acknowledged;
+                *newest = revision.max(*newest);
             }
             Seen::StoreLost { kept } => {
                 self.store_lost = Some(self.now);
                 for proc in self.procs.iter_mut().filter(|proc| proc.is_alive()) {
-                    proc.must_notice = kept.is_none_or(|kept| proc.heard > kept);
+                    proc.must_notice = kept.is_none_or(|kept| proc.acknowledged > kept);
                 }
             }
             Seen::Healed => self.healed = Some(self.now),

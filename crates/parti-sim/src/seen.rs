@@ -134,8 +134,9 @@ pub enum Seen<'a> {
         /// Whether it is of a kind that must not move a partition.
         harmless: bool,
     },
-    /// A process was told of this revision (only where the store may be lost).
-    Heard {
+    /// A process was told that a write of its own got this revision (only where the store may be
+    /// lost).
+    Acknowledged {
         /// Which.
         proc: Proc,
         /// The newest one.
