@@ -14,150 +14,11 @@ use parti_core::io::{HandlerResult, Job, SourceKind, Stored};
 use parti_core::key::Key;
 use parti_core::record::{PartitionRecord, Record, SessionStatus, WorkerRecord};
 use parti_core::time::Time;
-use parti_core::worker::{Action, Fatal, Report};
+use parti_core::worker::{Action, Report};
 
 use crate::setup::{Micros, Setup};
 
-/// One process, from its start to its end. A restart is another process.
-pub type Proc = usize;
-
-/// Something that the world saw.
-#[derive(Clone, Copy, Debug)]
-pub enum Seen<'a> {
-    /// A message is in the log.
-    Published {
-        /// Index of its partition.
-        partition: usize,
-        /// Where.
-        offset: Offset,
-        /// Hash of its key.
-        key: u64,
-        /// Whether it kills whoever handles it.
-        killer: bool,
-    },
-    /// A process began. Processes are numbered in this order.
-    Started {
-        /// On which machine.
-        machine: usize,
-    },
-    /// The store accepted a write.
-    Wrote {
-        /// Who sent it.
-        proc: Proc,
-        /// When it was sent.
-        sent_at: Micros,
-        /// When it was sent, by the sender's clock.
-        sent_local: Time,
-        /// What it got.
-        revision: Revision,
-        /// Where.
-        key: &'a Key,
-        /// What was there before.
-        old: Option<&'a Stored>,
-        /// What is there now.
-        new: Option<&'a Record>,
-    },
-    /// A worker wants something done.
-    Acted {
-        /// Which.
-        proc: Proc,
-        /// When, by its own clock.
-        local: Time,
-        /// What.
-        action: &'a Action,
-    },
-    /// A worker was told what became of a request to the store.
-    Answered {
-        /// Which.
-        proc: Proc,
-    },
-    /// A worker was given a message by its consumer.
-    Delivered {
-        /// Which.
-        proc: Proc,
-        /// The consumer sequence.
-        sequence: u64,
-        /// Index of the partition.
-        partition: usize,
-        /// Which message.
-        offset: Offset,
-    },
-    /// A handler call ended.
-    CallEnded {
-        /// Where it ran.
-        proc: Proc,
-        /// What it handled.
-        job: &'a Job,
-        /// How it ended.
-        result: &'a HandlerResult,
-        /// Whether the worker will hear of it; if not, its process died in between.
-        reported: bool,
-    },
-    /// A handler call was cut off before it had any effect.
-    CallLost {
-        /// Where it ran.
-        proc: Proc,
-        /// What it handled.
-        job: &'a Job,
-    },
-    /// A dead letter is safely stored.
-    DeadLettered {
-        /// Index of the partition.
-        partition: usize,
-        /// Which message.
-        offset: Offset,
-    },
-    /// A process was killed.
-    Crashed {
-        /// Which.
-        proc: Proc,
-    },
-    /// A process stands still.
-    Paused {
-        /// Which.
-        proc: Proc,
-    },
-    /// It goes on.
-    Resumed {
-        /// Which.
-        proc: Proc,
-    },
-    /// A process was asked to stop.
-    StopAsked {
-        /// Which.
-        proc: Proc,
-    },
-    /// A process ended by itself.
-    Ended {
-        /// Which.
-        proc: Proc,
-        /// How.
-        result: &'a Result<(), Fatal>,
-    },
-    /// The way to the store is in trouble.
-    StoreTrouble {
-        /// For one machine, or for all.
-        machine: Option<usize>,
-        /// Until when.
-        until: Micros,
-        /// Whether it is of a kind that must not move a partition.
-        harmless: bool,
-    },
-    /// A process was told of this revision (only where the store may be lost).
-    Heard {
-        /// Which.
-        proc: Proc,
-        /// The newest one.
-        revision: Revision,
-    },
-    /// The store was replaced, or went back to a revision.
-    StoreLost {
-        /// The newest write that was kept, if any was.
-        kept: Option<Revision>,
-    },
-    /// All faults are over.
-    Healed,
-}
+pub use crate::seen::{Proc, Seen};
 
 /// What really happened so far.
 #[derive(Debug)]
@@ -201,9 +62,9 @@ pub struct ProcFacts {
     pub hindered: Vec<(Micros, Micros)>,
     /// The term it leads in, as it says itself.
     pub leading: Option<Term>,
-    /// The newest revision it was told of.
-    pub heard: Revision,
-    /// The store lost something that this process knew of.
+    /// The newest revision that a write of its own got, as far as it was told.
+    pub acknowledged: Revision,
+    /// The store lost a write that this process knew to be done.
     pub must_notice: bool,
 }
 
@@ -473,7 +334,7 @@ impl Facts {
                     calls: Vec::new(),
                     hindered: Vec::new(),
                     leading: None,
-                    heard: Revision(0),
+                    acknowledged: Revision(0),
                     must_notice: false,
                 });
             }
@@ -558,14 +419,14 @@ impl Facts {
                 }
             }
             Seen::Answered { .. } | Seen::Delivered { .. } => {}
-            Seen::Heard { proc, revision } => {
-                let heard = &mut self.procs[proc].heard;
-                *heard = revision.max(*heard);
+            Seen::Acknowledged { proc, revision } => {
+                let newest = &mut self.procs[proc].acknowledged;
+                *newest = revision.max(*newest);
             }
             Seen::StoreLost { kept } => {
                 self.store_lost = Some(self.now);
                 for proc in self.procs.iter_mut().filter(|proc| proc.is_alive()) {
-                    proc.must_notice = kept.is_none_or(|kept| proc.heard > kept);
+                    proc.must_notice = kept.is_none_or(|kept| proc.acknowledged > kept);
                 }
             }
             Seen::Healed => self.healed = Some(self.now),

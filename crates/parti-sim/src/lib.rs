@@ -20,6 +20,7 @@ pub mod model;
 pub mod process;
 pub mod regressions;
 pub mod scenario;
+pub mod seen;
 pub mod setup;
 pub mod shrink;
 pub mod strategies;

@@ -3,7 +3,7 @@
 //! again: nothing is dispatched under an epoch that was given twice, and soon nothing at all. (A
 //! take may land in the other store before its writer can know; then it must not count.)
 //!
-//! Whoever had heard of nothing that was lost cannot notice, and goes on with what is there.
+//! Whoever lost no write that it knew to be done cannot notice, and goes on with what is there.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -40,7 +40,7 @@ impl Invariant for NamedErrors {
             Seen::Ended { proc, result } => {
                 self.ended.insert(*proc, (*result).clone());
                 match result {
-                    // A start that could not reach the store is the supervisor's business.
+                    // A start that the store did not answer: its supervisor tries again.
                     Err(Fatal::GaveUp { .. }) => Ok(()),
                     Err(fatal) if lost.is_none() => {
                         Err(format!("process {proc} ended against its will: {fatal}"))

@@ -1,11 +1,12 @@
 //! A message is dispatched only by the owner of its partition, under the present epoch; and never
-//! do two processes work on one partition, except that a process whose session was ended may still
-//! finish the calls it had begun before.
+//! do two processes work on one partition, except that a process whose session was ended, or whose
+//! time to stop is nearly over, may still finish the calls it had begun before.
 
 use parti_core::worker::Action;
 
 use super::{Invariant, Verdict};
 use crate::facts::{Facts, Seen};
+use crate::setup::micros;
 
 /// See the module.
 pub struct OneDispatcher;
@@ -51,7 +52,12 @@ impl Invariant for OneDispatcher {
         {
             for call in known.calls.iter().filter(|call| call.partition == index) {
                 let ended = known.ends.iter().any(|end| *end >= call.started);
-                if !known.is_alive() || ended {
+                // Its call is given up at 90 % of the shutdown timeout, on a clock that may run fast.
+                let patience = micros(facts.setup.config.shutdown_timeout) * 88 / 100;
+                let given_up = known
+                    .stop_asked
+                    .is_some_and(|asked| facts.now >= asked + patience);
+                if !known.is_alive() || ended || given_up {
                     continue;
                 }
                 return Err(format!(

@@ -251,7 +251,11 @@ impl World {
             .say(self.now, || format!("process {proc} ends: {result:?}"));
         self.cut_calls(proc);
         self.jury.see(self.now, Seen::Ended { proc, result });
-        let restart_after = self.procs[proc].restart_after;
+        let restart_after = match result {
+            Ok(()) => self.procs[proc].restart_after,
+            Err(Fatal::GaveUp { .. }) => Some(self.lots.between(SECOND, 3 * SECOND)),
+            Err(_) => None,
+        };
         self.gone(proc, restart_after);
     }
 

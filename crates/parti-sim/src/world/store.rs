@@ -240,25 +240,15 @@ impl World {
 
     fn answer(&mut self, proc: Proc, id: RequestId, reply: StoreReply) {
         self.jury.see(self.now, Seen::Answered { proc });
-        if self.setup.class == Class::StoreLoss {
-            let newest = match &reply {
-                StoreReply::Read(Ok(Some(stored))) => Some(stored.revision),
-                StoreReply::List(Ok(list)) => list.iter().map(|stored| stored.revision).max(),
-                StoreReply::Write(outcomes) => outcomes.iter().filter_map(told_by).max(),
-                StoreReply::Read(_) | StoreReply::List(Err(_)) => None,
-            };
-            self.heard(proc, newest);
-        }
-        self.deliver(proc, Event::Store(id, reply));
-    }
-
-    /// A running process was told of this revision.
-    pub(super) fn heard(&mut self, proc: Proc, revision: Option<Revision>) {
-        if let Some(revision) = revision
+        if self.setup.class == Class::StoreLoss
+            && let StoreReply::Write(outcomes) = &reply
+            && let Some(revision) = outcomes.iter().filter_map(acknowledged).max()
             && self.is_running(proc)
         {
-            self.jury.see(self.now, Seen::Heard { proc, revision });
+            self.jury
+                .see(self.now, Seen::Acknowledged { proc, revision });
         }
+        self.deliver(proc, Event::Store(id, reply));
     }
 
     /// The store is another one now, or went back: every connection to it breaks.
@@ -281,11 +271,10 @@ impl World {
     }
 }
 
-fn told_by(outcome: &WriteOutcome) -> Option<Revision> {
+fn acknowledged(outcome: &WriteOutcome) -> Option<Revision> {
     match outcome {
         WriteOutcome::Done(revision) => Some(*revision),
-        WriteOutcome::Conflict(found) => found.as_ref().map(|stored| stored.revision),
-        WriteOutcome::Failed(_) => None,
+        WriteOutcome::Conflict(_) | WriteOutcome::Failed(_) => None,
     }
 }
 

@@ -10,7 +10,7 @@ use super::link::{latency, short_latency};
 use super::{Happening, World};
 use crate::facts::Proc;
 use crate::model::store::covers;
-use crate::setup::{Class, MILLI, Micros, SECOND};
+use crate::setup::{MILLI, Micros, SECOND};
 
 /// One watch of a process.
 pub(super) struct Watch {
@@ -145,7 +145,6 @@ impl World {
             return;
         };
         let scope = watch.scope.clone();
-        let hears = self.setup.class == Class::StoreLoss;
         let twice = self.links[machine].twice.now(self.now).is_some();
         for event in self.store.changes(&scope, told) {
             if twice && self.net.chance(0.5) {
@@ -158,9 +157,6 @@ impl World {
                         event: event.clone(),
                     },
                 );
-            }
-            if let (true, WatchEvent::Changed(stored)) = (hears, &event) {
-                self.heard(proc, Some(stored.revision));
             }
             self.deliver(proc, Event::Watch(scope.clone(), event));
         }

@@ -1,0 +1,152 @@
+//! What the world sees, step by step: all that facts and invariants are made of.
+
+use parti_core::ids::{Offset, Revision};
+use parti_core::io::{HandlerResult, Job, Stored};
+use parti_core::key::Key;
+use parti_core::record::Record;
+use parti_core::time::Time;
+use parti_core::worker::{Action, Fatal};
+
+use crate::setup::Micros;
+
+/// One process, from its start to its end. A restart is another process.
+pub type Proc = usize;
+
+/// Something that the world saw.
+#[derive(Clone, Copy, Debug)]
+pub enum Seen<'a> {
+    /// A message is in the log.
+    Published {
+        /// Index of its partition.
+        partition: usize,
+        /// Where.
+        offset: Offset,
+        /// Hash of its key.
+        key: u64,
+        /// Whether it kills whoever handles it.
+        killer: bool,
+    },
+    /// A process began. Processes are numbered in this order.
+    Started {
+        /// On which machine.
+        machine: usize,
+    },
+    /// The store accepted a write.
+    Wrote {
+        /// Who sent it.
+        proc: Proc,
+        /// When it was sent.
+        sent_at: Micros,
+        /// When it was sent, by the sender's clock.
+        sent_local: Time,
+        /// What it got.
+        revision: Revision,
+        /// Where.
+        key: &'a Key,
+        /// What was there before.
+        old: Option<&'a Stored>,
+        /// What is there now.
+        new: Option<&'a Record>,
+    },
+    /// A worker wants something done.
+    Acted {
+        /// Which.
+        proc: Proc,
+        /// When, by its own clock.
+        local: Time,
+        /// What.
+        action: &'a Action,
+    },
+    /// A worker was told what became of a request to the store.
+    Answered {
+        /// Which.
+        proc: Proc,
+    },
+    /// A worker was given a message by its consumer.
+    Delivered {
+        /// Which.
+        proc: Proc,
+        /// The consumer sequence.
+        sequence: u64,
+        /// Index of the partition.
+        partition: usize,
+        /// Which message.
+        offset: Offset,
+    },
+    /// A handler call ended.
+    CallEnded {
+        /// Where it ran.
+        proc: Proc,
+        /// What it handled.
+        job: &'a Job,
+        /// How it ended.
+        result: &'a HandlerResult,
+        /// Whether the worker will hear of it; if not, its process died in between.
+        reported: bool,
+    },
+    /// A handler call was cut off before it had any effect.
+    CallLost {
+        /// Where it ran.
+        proc: Proc,
+        /// What it handled.
+        job: &'a Job,
+    },
+    /// A dead letter is safely stored.
+    DeadLettered {
+        /// Index of the partition.
+        partition: usize,
+        /// Which message.
+        offset: Offset,
+    },
+    /// A process was killed.
+    Crashed {
+        /// Which.
+        proc: Proc,
+    },
+    /// A process stands still.
+    Paused {
+        /// Which.
+        proc: Proc,
+    },
+    /// It goes on.
+    Resumed {
+        /// Which.
+        proc: Proc,
+    },
+    /// A process was asked to stop.
+    StopAsked {
+        /// Which.
+        proc: Proc,
+    },
+    /// A process ended by itself.
+    Ended {
+        /// Which.
+        proc: Proc,
+        /// How.
+        result: &'a Result<(), Fatal>,
+    },
+    /// The way to the store is in trouble.
+    StoreTrouble {
+        /// For one machine, or for all.
+        machine: Option<usize>,
+        /// Until when.
+        until: Micros,
+        /// Whether it is of a kind that must not move a partition.
+        harmless: bool,
+    },
+    /// A process was told that a write of its own got this revision (only where the store may be
+    /// lost).
+    Acknowledged {
+        /// Which.
+        proc: Proc,
+        /// The newest one.
+        revision: Revision,
+    },
+    /// The store was replaced, or went back to a revision.
+    StoreLost {
+        /// The newest write that was kept, if any was.
+        kept: Option<Revision>,
+    },
+    /// All faults are over.
+    Healed,
+}
