@@ -184,17 +184,20 @@ impl Jury {
 }
 
 /// Whether a write changed nothing but its mark: that settles an earlier write of open fate, by
-/// making sure that it can land no more, and commits nothing.
+/// making sure that it can land no more, and commits nothing. Where there was no record yet, it
+/// creates one that nobody owns.
 fn only_settles(before: Option<&PartitionRecord>, after: &PartitionRecord) -> bool {
-    before.is_some_and(|before| {
-        let (nonce, updated_at) = (before.nonce, before.updated_at);
-        *before
-            == PartitionRecord {
-                nonce,
-                updated_at,
-                ..after.clone()
-            }
-    })
+    let nobody = PartitionRecord {
+        start: after.start,
+        ..PartitionRecord::default()
+    };
+    let before = before.unwrap_or(&nobody);
+    *before
+        == PartitionRecord {
+            nonce: before.nonce,
+            updated_at: before.updated_at,
+            ..after.clone()
+        }
 }
 
 /// An accepted write to a partition's record, if that is what was seen: before and after.
