@@ -17,13 +17,13 @@ impl Worker {
             self.list_partitions();
         }
         self.step_session()?;
+        self.step_lease();
+        self.step_stop();
+        if self.life == Life::Ended {
+            return Ok(());
+        }
         if self.life == Life::Joined {
             self.check_agreement()?;
-            self.step_stop();
-            if self.life == Life::Ended {
-                return Ok(());
-            }
-            self.step_lease();
             self.step_leading();
             self.step_leaderless();
             self.step_holdings();

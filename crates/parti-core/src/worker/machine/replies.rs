@@ -12,7 +12,7 @@ impl Worker {
         match purpose {
             Purpose::Identity => {
                 self.identity.answered(reply, &mut self.out)?;
-                if self.identity.is_known() && self.life == Life::Joining && self.session.is_gone()
+                if self.identity.is_known() && self.life == Life::Joining && self.session.is_idle()
                 {
                     self.session.claim(&mut self.out);
                 }
