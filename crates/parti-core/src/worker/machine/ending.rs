@@ -1,6 +1,9 @@
 //! The graceful stop, and the end.
 
-use super::*;
+use crate::worker::stop::{Step, Stopping};
+use crate::worker::{Action, Fatal, Report};
+
+use super::{Life, Worker};
 
 impl Worker {
     pub(super) fn stop(&mut self) {

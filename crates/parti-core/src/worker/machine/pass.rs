@@ -1,6 +1,12 @@
 //! The pass over the parts that ends every event.
 
-use super::*;
+use crate::ids::Term;
+use crate::lane::{LaneAction, LaneNote};
+use crate::leader::election;
+use crate::session;
+use crate::worker::{Action, Fatal, Report};
+
+use super::{Life, Listing, Worker};
 
 impl Worker {
     pub(super) fn step(&mut self) -> Result<(), Fatal> {
