@@ -418,7 +418,7 @@ impl Facts {
                     }
                 }
             }
-            Seen::Answered { .. } | Seen::Delivered { .. } => {}
+            Seen::Answered { .. } | Seen::Delivered { .. } | Seen::TermShown { .. } => {}
             Seen::Acknowledged { proc, revision } => {
                 let newest = &mut self.procs[proc].acknowledged;
                 *newest = revision.max(*newest);

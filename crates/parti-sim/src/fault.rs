@@ -61,6 +61,16 @@ pub enum Fault {
         /// When a new process starts there, if ever.
         restart_after: Option<Micros>,
     },
+    /// The leader falls silent in the middle of a write to an assignment, and the write arrives
+    /// when another one leads.
+    Overthrow {
+        /// At the how-manieth such write from now on (1: the next).
+        nth: u32,
+        /// It stands still; else it only does not reach the store.
+        frozen: bool,
+        /// For how long.
+        length: Micros,
+    },
     /// Nobody reaches the store.
     Outage {
         /// For how long.
@@ -145,6 +155,15 @@ pub enum Fault {
         machine: usize,
         /// For how long.
         length: Micros,
+    },
+    /// Deliveries to one machine get lost on their way, and nobody is told.
+    LostDeliveries {
+        /// Which.
+        machine: usize,
+        /// For how long.
+        length: Micros,
+        /// How many of a hundred.
+        percent: u8,
     },
     /// The consumer of one machine gets another leader inside the source.
     ConsumerLeaderChange {
@@ -231,7 +250,7 @@ impl WriteKind {
 }
 
 /// Names of the kinds of faults, in the order of [`Fault::kind`].
-pub const KINDS: [&str; 24] = [
+pub const KINDS: [&str; 26] = [
     "crash",
     "pause",
     "suspend",
@@ -256,6 +275,8 @@ pub const KINDS: [&str; 24] = [
     "clock jump",
     "refresh",
     "store lost",
+    "overthrow",
+    "lost deliveries",
 ];
 
 impl Fault {
@@ -286,6 +307,8 @@ impl Fault {
             Fault::ClockJump { .. } => 21,
             Fault::Refresh { .. } => 22,
             Fault::ReplaceStore | Fault::RollBackStore { .. } => 23,
+            Fault::Overthrow { .. } => 24,
+            Fault::LostDeliveries { .. } => 25,
         }
     }
 
@@ -306,6 +329,8 @@ impl Fault {
             | Fault::DelayWatches { length, .. }
             | Fault::SourceDown { length, .. }
             | Fault::LaggingReplica { length, .. }
+            | Fault::Overthrow { length, .. }
+            | Fault::LostDeliveries { length, .. }
             | Fault::SlowHandlers { length, .. } => Some(length),
             _ => None,
         }

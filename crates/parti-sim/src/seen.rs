@@ -1,6 +1,6 @@
 //! What the world sees, step by step: all that facts and invariants are made of.
 
-use parti_core::ids::{Offset, Revision};
+use parti_core::ids::{Offset, Revision, Term};
 use parti_core::io::{HandlerResult, Job, Stored};
 use parti_core::key::Key;
 use parti_core::record::Record;
@@ -56,6 +56,13 @@ pub enum Seen<'a> {
         local: Time,
         /// What.
         action: &'a Action,
+    },
+    /// A watch showed a worker a leader's term.
+    TermShown {
+        /// Whom.
+        proc: Proc,
+        /// The highest one.
+        term: Term,
     },
     /// A worker was told what became of a request to the store.
     Answered {

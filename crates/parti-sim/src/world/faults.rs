@@ -3,11 +3,13 @@
 use parti_core::ids::{Incarnation, WorkerId};
 use parti_core::io::{StoreReply, Write};
 use parti_core::key::Key;
+use parti_core::planted;
 use parti_core::record::Record;
 use parti_core::worker::Event;
 
 use super::World;
 use super::link::Until;
+use super::overthrow::Ambush;
 use crate::facts::{Proc, Seen};
 use crate::fault::{Fault, Victim, WriteKind};
 use crate::setup::{Micros, SECOND};
@@ -54,6 +56,7 @@ impl World {
                     return false;
                 };
                 self.pause(proc, length);
+                self.procs[proc].asleep.get_or_insert(self.now);
                 self.break_watches(machine, length);
                 self.cut_source(machine, length);
             }
@@ -88,6 +91,17 @@ impl World {
                     restart_after,
                 });
             }
+            Fault::Overthrow {
+                nth,
+                frozen,
+                length,
+            } => {
+                self.ambushes.push(Ambush {
+                    left: nth,
+                    frozen,
+                    length,
+                });
+            }
             Fault::SlowHandlers {
                 machine,
                 length,
@@ -99,7 +113,12 @@ impl World {
                 let Some(proc) = self.running_on(machine) else {
                     return false;
                 };
-                self.deliver(proc, Event::ClockJumped);
+                if planted!(WallClock) {
+                    let by = self.lots.below(40 * SECOND) as i64 - 20 * SECOND as i64;
+                    self.procs[proc].clock.jump(by);
+                } else {
+                    self.deliver(proc, Event::ClockJumped);
+                }
             }
             Fault::Refresh { machine } => {
                 let Some(proc) = self.running_on(machine) else {
@@ -178,6 +197,11 @@ impl World {
                 self.trouble(Some(machine), length + delay, false);
             }
             Fault::SourceDown { machine, length } => self.cut_source(machine, length),
+            Fault::LostDeliveries {
+                machine,
+                length,
+                percent,
+            } => self.links[machine].losing = Until::new(now + length, percent),
             Fault::ConsumerLeaderChange { machine } => return self.change_consumer_leader(machine),
             Fault::LaggingReplica { behind, .. } => {
                 let Some(stream) = self.source.as_stream() else {

@@ -23,6 +23,7 @@ mod clock;
 mod faults;
 mod link;
 mod lives;
+mod overthrow;
 mod publish;
 mod queue;
 mod source;
@@ -52,6 +53,7 @@ use calls::Nature;
 use faults::Trap;
 use link::{Link, Until};
 use lives::Process;
+use overthrow::Ambush;
 use queue::Queue;
 use trace::Trace;
 
@@ -117,6 +119,8 @@ enum Happening {
     },
     /// A dead link to the source is alive again.
     SourceBack { proc: Proc },
+    /// What was held back on its way to the store goes on.
+    HeldGoOn,
     /// A closed connection is noticed by the source.
     Disconnected { client: ClientId },
     /// The source has something although nobody asked.
@@ -178,6 +182,10 @@ struct World {
     /// So many of a hundred accepted writes are answered as conflicts.
     storm: Until<u8>,
     traps: Vec<Trap>,
+    /// Leaders to be overthrown.
+    ambushes: Vec<Ambush>,
+    /// Writes of a leader that wait on their way until another one leads.
+    held: Vec<(Proc, Box<StoreRequest>)>,
     /// How each message behaves, in step with the facts.
     natures: Vec<Vec<Nature>>,
     published: u64,
@@ -233,6 +241,8 @@ impl World {
             outage: Until::default(),
             storm: Until::default(),
             traps: Vec::new(),
+            ambushes: Vec::new(),
+            held: Vec::new(),
             natures: vec![Vec::new(); setup.partitions.len()],
             published: 0,
             serial: 0,
@@ -299,6 +309,7 @@ impl World {
                 client,
                 event,
             } => self.source_news(proc, client, event),
+            Happening::HeldGoOn => self.held_go_on(),
             Happening::SourceBack { proc } => self.source_back(proc),
             Happening::Disconnected { client } => {
                 self.source.disconnect(client);
@@ -333,6 +344,7 @@ impl World {
         self.trace
             .step(now, [proc as u64, faults::word_of(&event), local.0]);
         self.trace.say(now, || format!("→ {proc} {event:?}"));
+        self.note_terms(proc, &event);
         let mut actions = std::mem::take(&mut self.actions);
         if let Some(worker) = &mut self.procs[proc].worker {
             worker.handle(local, event, &mut actions);
