@@ -139,6 +139,8 @@ pub struct MessageFacts {
     pub completions: Vec<Completion>,
     /// Whether it is in the dead letters.
     pub dead_letter: bool,
+    /// Whether retention removed it.
+    pub removed: bool,
     /// When all messages up to this one were done.
     pub covered: Option<Micros>,
 }
@@ -159,7 +161,12 @@ pub struct Completion {
 impl MessageFacts {
     /// Whether nobody needs to handle it any more.
     pub fn is_done(&self) -> bool {
-        self.dead_letter || !self.completions.is_empty()
+        self.dead_letter || self.removed || !self.completions.is_empty()
+    }
+
+    /// Whether retention removed it before anybody had handled it to completion.
+    pub fn is_overtaken(&self) -> bool {
+        self.removed && !self.dead_letter && self.completions.is_empty()
     }
 }
 
@@ -320,8 +327,18 @@ impl Facts {
                     kills: 0,
                     completions: Vec::new(),
                     dead_letter: false,
+                    removed: false,
                     covered: None,
                 });
+            }
+            Seen::Trimmed { partition, first } => {
+                let now = self.now;
+                let known = &mut self.partitions[partition];
+                let upto = known.index_from(first);
+                for message in &mut known.messages[..upto] {
+                    message.removed = true;
+                }
+                known.advance(now);
             }
             Seen::Started { machine } => {
                 self.membership_changed = self.now;

@@ -196,6 +196,11 @@ pub enum Fault {
         /// Which.
         machine: usize,
     },
+    /// Retention removes all but the newest messages, handled or not.
+    Retention {
+        /// How many are kept of a stream; of a partition of a log, an eighth of that.
+        keep: u64,
+    },
     /// Another, empty store answers under the same name.
     ReplaceStore,
     /// The store forgets its newest writes.
@@ -250,7 +255,7 @@ impl WriteKind {
 }
 
 /// Names of the kinds of faults, in the order of [`Fault::kind`].
-pub const KINDS: [&str; 26] = [
+pub const KINDS: [&str; 27] = [
     "crash",
     "pause",
     "suspend",
@@ -277,6 +282,7 @@ pub const KINDS: [&str; 26] = [
     "store lost",
     "overthrow",
     "lost deliveries",
+    "retention",
 ];
 
 impl Fault {
@@ -309,6 +315,7 @@ impl Fault {
             Fault::ReplaceStore | Fault::RollBackStore { .. } => 23,
             Fault::Overthrow { .. } => 24,
             Fault::LostDeliveries { .. } => 25,
+            Fault::Retention { .. } => 26,
         }
     }
 

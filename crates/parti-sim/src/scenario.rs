@@ -221,7 +221,7 @@ impl Draw<'_> {
 
     fn any(&mut self) -> Fault {
         let machine = self.machine();
-        match self.rng.below(33) {
+        match self.rng.below(34) {
             0..=2 => Fault::Crash {
                 machine,
                 restart_after: self.restart(0.8),
@@ -289,6 +289,9 @@ impl Draw<'_> {
                 machine,
                 length: self.span(),
                 percent: self.percent(),
+            },
+            31 if self.setup.traffic.killers == 0 => Fault::Retention {
+                keep: self.rng.below(60),
             },
             _ => self.rest(machine),
         }

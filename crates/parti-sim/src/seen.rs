@@ -26,6 +26,13 @@ pub enum Seen<'a> {
         /// Whether it kills whoever handles it.
         killer: bool,
     },
+    /// Retention removed whatever is before an offset.
+    Trimmed {
+        /// Index of the partition.
+        partition: usize,
+        /// The first offset that may still be there.
+        first: Offset,
+    },
     /// A process began. Processes are numbered in this order.
     Started {
         /// On which machine.

@@ -219,6 +219,13 @@ impl Setup {
         micros(self.config.session_ttl())
     }
 
+    /// How long this span is at the least for whoever has the fastest clock.
+    pub fn shortest(&self, span: Micros) -> Micros {
+        let fastest = self.machines.iter().map(|machine| machine.ppm).max();
+        let fastest = fastest.unwrap_or(0).max(0) as u64;
+        span / 1000 * 1_000_000 / (1_000_000 + fastest) * 1000
+    }
+
     /// The time between two renewals, in microseconds.
     pub fn heartbeat(&self) -> Micros {
         micros(self.config.heartbeat())
@@ -283,12 +290,14 @@ fn draw_machines(rng: &mut Rng, initial: usize) -> Vec<Machine> {
     let spare = rng.between(1, 3) as usize;
     let preferring = rng.chance(0.4);
     let skewed = rng.chance(0.6);
+    // Two clocks may differ by nearly the whole margin of a lease.
+    let skew = if rng.chance(0.2) { 45_000 } else { 20_000 };
     let together = rng.chance(0.5);
     (0..initial + spare)
         .map(|number| Machine {
             preferred: preferring.then_some(number as u64),
             ppm: if skewed {
-                rng.between(0, 40_000) as i64 - 20_000
+                rng.between(0, 2 * skew as u64) as i64 - skew
             } else {
                 0
             },

@@ -27,6 +27,7 @@ mod outage_moves_nothing;
 mod plan_covers;
 mod poison_ends;
 mod repeats_bounded;
+mod retention_named;
 mod revoke_needs_ready;
 mod session_ends_by_write;
 mod take_needs_evidence;
@@ -123,6 +124,7 @@ pub fn all() -> Vec<Box<dyn Invariant + Send>> {
         Box::new(balance::Balance),
         Box::new(drained::Drained),
         Box::new(no_loss::NoLoss),
+        Box::new(retention_named::RetentionNamed::default()),
         Box::new(named_errors::NamedErrors::default()),
     ]
 }

@@ -7,9 +7,6 @@ use parti_core::record::{Record, SessionStatus};
 use super::{Invariant, Verdict};
 use crate::facts::{Facts, Seen};
 
-/// Clocks may run this much fast (in parts of a thousand): the evictor's lease is that much shorter.
-const FASTEST_CLOCK: u64 = 20;
-
 /// See the module.
 pub struct NoEarlyEviction;
 
@@ -56,7 +53,7 @@ impl Invariant for NoEarlyEviction {
             return Ok(());
         };
         let silence = facts.now - session.renewed;
-        let shortest = facts.setup.ttl() * 1000 / (1000 + FASTEST_CLOCK);
+        let shortest = facts.setup.shortest(facts.setup.ttl());
         if silence >= shortest {
             return Ok(());
         }

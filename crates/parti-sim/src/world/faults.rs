@@ -1,17 +1,18 @@
 //! Carrying out the scenario.
 
-use parti_core::ids::{Incarnation, WorkerId};
-use parti_core::io::{StoreReply, Write};
+use parti_core::ids::{Incarnation, Offset, WorkerId};
+use parti_core::io::{Retention, SourceKind, StoreReply, Write};
 use parti_core::key::Key;
 use parti_core::planted;
 use parti_core::record::Record;
 use parti_core::worker::Event;
 
-use super::World;
 use super::link::Until;
 use super::overthrow::Ambush;
+use super::{Happening, World};
 use crate::facts::{Proc, Seen};
 use crate::fault::{Fault, Victim, WriteKind};
+use crate::model::Source;
 use crate::setup::{Micros, SECOND};
 
 /// A crash that waits for its write.
@@ -126,6 +127,7 @@ impl World {
                 };
                 self.deliver(proc, Event::RefreshPartitions);
             }
+            Fault::Retention { keep } => return self.trim(keep),
             Fault::ReplaceStore => self.lose_store(None),
             Fault::RollBackStore { writes } => self.lose_store(Some(writes)),
             _ => return self.inflict_on_links(fault),
@@ -203,13 +205,50 @@ impl World {
                 percent,
             } => self.links[machine].losing = Until::new(now + length, percent),
             Fault::ConsumerLeaderChange { machine } => return self.change_consumer_leader(machine),
-            Fault::LaggingReplica { behind, .. } => {
+            Fault::LaggingReplica { behind, length } => {
                 let Some(stream) = self.source.as_stream() else {
                     return false;
                 };
                 stream.set_replica_lag(behind);
+                self.replica_lags = Until::new(now + length, ());
+                self.queue.push(now + length, Happening::ReplicaCatchesUp);
             }
             _ => return false,
+        }
+        true
+    }
+
+    pub(super) fn replica_catches_up(&mut self) {
+        if self.replica_lags.now(self.now).is_none()
+            && let Some(stream) = self.source.as_stream()
+        {
+            stream.set_replica_lag(0);
+        }
+    }
+
+    /// Retention removes all but the newest messages, handled or not.
+    fn trim(&mut self, keep: u64) -> bool {
+        let limits = SourceKind::Stream(Retention::Limits);
+        if self.setup.source == SourceKind::Stream(Retention::WorkQueue) {
+            return false;
+        }
+        for partition in 0..self.setup.partitions.len() {
+            let id = &self.setup.partitions[partition].id;
+            let first = match &mut self.source {
+                Source::Stream(stream) => Offset(stream.head().0.saturating_sub(keep) + 1),
+                Source::Log(log) => {
+                    // A partition of its own has only a few of all messages.
+                    let first = Offset(log.end(id).0.saturating_sub(keep / 8));
+                    log.trim(id, first);
+                    first
+                }
+            };
+            self.jury.see(self.now, Seen::Trimmed { partition, first });
+        }
+        if self.setup.source == limits
+            && let Some(stream) = self.source.as_stream()
+        {
+            stream.trim(Offset(stream.head().0.saturating_sub(keep) + 1));
         }
         true
     }

@@ -121,6 +121,8 @@ enum Happening {
     SourceBack { proc: Proc },
     /// What was held back on its way to the store goes on.
     HeldGoOn,
+    /// The source's lagging replica has caught up, unless it lags anew.
+    ReplicaCatchesUp,
     /// A closed connection is noticed by the source.
     Disconnected { client: ClientId },
     /// The source has something although nobody asked.
@@ -177,6 +179,8 @@ struct World {
     source: Source,
     links: Vec<Link>,
     procs: Vec<Process>,
+    /// Until when the source's replica lags.
+    replica_lags: Until<()>,
     /// Nobody reaches the store.
     outage: Until<()>,
     /// So many of a hundred accepted writes are answered as conflicts.
@@ -238,6 +242,7 @@ impl World {
             source,
             links: vec![Link::default(); setup.machines.len()],
             procs: Vec::new(),
+            replica_lags: Until::default(),
             outage: Until::default(),
             storm: Until::default(),
             traps: Vec::new(),
@@ -310,6 +315,7 @@ impl World {
                 event,
             } => self.source_news(proc, client, event),
             Happening::HeldGoOn => self.held_go_on(),
+            Happening::ReplicaCatchesUp => self.replica_catches_up(),
             Happening::SourceBack { proc } => self.source_back(proc),
             Happening::Disconnected { client } => {
                 self.source.disconnect(client);
