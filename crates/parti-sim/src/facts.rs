@@ -118,6 +118,8 @@ pub struct PartitionFacts {
     pub messages: Vec<MessageFacts>,
     /// Where the group started, once that is known.
     pub start: Option<Offset>,
+    /// It was not in the list for a while.
+    pub unlisted: bool,
     /// All messages from the start up to this index are done.
     pub done: usize,
 }
@@ -340,6 +342,8 @@ impl Facts {
                 }
                 known.advance(now);
             }
+            Seen::Unlisted { partition } => self.partitions[partition].unlisted = true,
+            Seen::ListChanged => self.membership_changed = self.now,
             Seen::Started { machine } => {
                 self.membership_changed = self.now;
                 self.procs.push(ProcFacts {

@@ -196,6 +196,11 @@ pub enum Fault {
         /// Which.
         machine: usize,
     },
+    /// The partition list changes, for each worker at another time.
+    ListChange {
+        /// Which partitions are gone, and which weigh another amount.
+        salt: u64,
+    },
     /// Retention removes all but the newest messages, handled or not.
     Retention {
         /// How many are kept of a stream; of a partition of a log, an eighth of that.
@@ -255,7 +260,7 @@ impl WriteKind {
 }
 
 /// Names of the kinds of faults, in the order of [`Fault::kind`].
-pub const KINDS: [&str; 27] = [
+pub const KINDS: [&str; 28] = [
     "crash",
     "pause",
     "suspend",
@@ -283,6 +288,7 @@ pub const KINDS: [&str; 27] = [
     "overthrow",
     "lost deliveries",
     "retention",
+    "list change",
 ];
 
 impl Fault {
@@ -316,6 +322,7 @@ impl Fault {
             Fault::Overthrow { .. } => 24,
             Fault::LostDeliveries { .. } => 25,
             Fault::Retention { .. } => 26,
+            Fault::ListChange { .. } => 27,
         }
     }
 

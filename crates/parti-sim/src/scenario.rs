@@ -130,7 +130,10 @@ impl Draw<'_> {
         let mut faults = Vec::new();
         for _ in 0..count {
             let at = self.moment(5 * SECOND);
-            let fault = match self.rng.below(3) {
+            let fault = match self.rng.below(4) {
+                3 => Fault::ListChange {
+                    salt: self.rng.below(1 << 32),
+                },
                 0 => Fault::Stop {
                     machine: self.initial(),
                     restart_after: self.restart(0.6),
@@ -221,7 +224,7 @@ impl Draw<'_> {
 
     fn any(&mut self) -> Fault {
         let machine = self.machine();
-        match self.rng.below(34) {
+        match self.rng.below(35) {
             0..=2 => Fault::Crash {
                 machine,
                 restart_after: self.restart(0.8),
@@ -292,6 +295,9 @@ impl Draw<'_> {
             },
             31 if self.setup.traffic.killers == 0 => Fault::Retention {
                 keep: self.rng.below(60),
+            },
+            32 => Fault::ListChange {
+                salt: self.rng.below(1 << 32),
             },
             _ => self.rest(machine),
         }

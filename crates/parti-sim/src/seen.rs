@@ -33,6 +33,13 @@ pub enum Seen<'a> {
         /// The first offset that may still be there.
         first: Offset,
     },
+    /// A partition is not in the list any more, for a while.
+    Unlisted {
+        /// Index of the partition.
+        partition: usize,
+    },
+    /// The partition list is another one.
+    ListChanged,
     /// A process began. Processes are numbered in this order.
     Started {
         /// On which machine.

@@ -74,7 +74,10 @@ impl Invariant for AssignmentOrder {
                 let Record::Assignment(before) = &old.record else {
                     return Ok(());
                 };
-                let newer = after.term >= before.term && after.version > before.version;
+                // The same version of a higher term is told apart by its term.
+                let newer = after.version > before.version
+                    || after.version == before.version && after.term > before.term;
+                let newer = newer && after.term >= before.term;
                 if newer || same(before, after) {
                     return Ok(());
                 }

@@ -3,9 +3,12 @@
 use parti_core::ids::{Incarnation, Offset, WorkerId};
 use parti_core::io::{Retention, SourceKind, StoreReply, Write};
 use parti_core::key::Key;
+use parti_core::partition::Partition;
 use parti_core::planted;
 use parti_core::record::Record;
+use parti_core::rng::Rng;
 use parti_core::worker::Event;
+use std::sync::Arc;
 
 use super::link::Until;
 use super::overthrow::Ambush;
@@ -127,6 +130,7 @@ impl World {
                 };
                 self.deliver(proc, Event::RefreshPartitions);
             }
+            Fault::ListChange { salt } => self.change_list(Some(salt)),
             Fault::Retention { keep } => return self.trim(keep),
             Fault::ReplaceStore => self.lose_store(None),
             Fault::RollBackStore { writes } => self.lose_store(Some(writes)),
@@ -216,6 +220,43 @@ impl World {
             _ => return false,
         }
         true
+    }
+
+    /// The partition list changes: some are gone, some are back, some weigh another amount. Each
+    /// worker is told at another time. Without a salt, everything is as it was at first.
+    pub(super) fn change_list(&mut self, salt: Option<u64>) {
+        let whole = self.setup.partitions.clone();
+        let list: Arc<[Partition]> = match salt {
+            None => whole,
+            Some(salt) => {
+                let mut rng = Rng::new(salt);
+                let mut kept = Vec::new();
+                for (index, partition) in whole.iter().enumerate() {
+                    if rng.chance(0.2) {
+                        self.jury.see(self.now, Seen::Unlisted { partition: index });
+                        continue;
+                    }
+                    let mut partition = partition.clone();
+                    if rng.chance(0.1) {
+                        partition.weight = rng.between(1, 5);
+                    }
+                    kept.push(partition);
+                }
+                kept.into()
+            }
+        };
+        if list == self.list {
+            return;
+        }
+        self.list = list;
+        self.jury.see(self.now, Seen::ListChanged);
+        for machine in 0..self.links.len() {
+            if let Some(proc) = self.running_on(machine) {
+                let at = self.now + self.lots.below(3 * SECOND);
+                let event = Event::RefreshPartitions;
+                self.queue.push(at, Happening::Deliver { proc, event });
+            }
+        }
     }
 
     pub(super) fn replica_catches_up(&mut self) {

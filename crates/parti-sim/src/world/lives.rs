@@ -148,7 +148,7 @@ impl World {
         let at = self.now + latency(&mut self.net);
         let healthy = self.jury.facts.healed.is_some() || !self.lots.chance(0.02);
         let list = if healthy {
-            Ok(self.setup.partitions.clone())
+            Ok(self.list.clone())
         } else {
             Err(Arc::from("the list is not available"))
         };
@@ -301,6 +301,7 @@ impl World {
         for link in &mut self.links {
             link.heal();
         }
+        self.change_list(None);
         self.trace.say(self.now, || "everything heals".into());
         self.jury.see(self.now, Seen::Healed);
         for proc in 0..self.procs.len() {

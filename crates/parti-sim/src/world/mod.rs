@@ -35,6 +35,7 @@ use std::sync::Arc;
 
 use parti_core::ids::Offset;
 use parti_core::io::{RequestId, SourceEvent, SourceRequest, StoreReply, WatchEvent};
+use parti_core::partition::Partition;
 use parti_core::rng::Rng;
 use parti_core::strategy::Strategy;
 use parti_core::time::Time;
@@ -179,6 +180,8 @@ struct World {
     source: Source,
     links: Vec<Link>,
     procs: Vec<Process>,
+    /// The partition list as it is now.
+    list: Arc<[Partition]>,
     /// Until when the source's replica lags.
     replica_lags: Until<()>,
     /// Nobody reaches the store.
@@ -242,6 +245,7 @@ impl World {
             source,
             links: vec![Link::default(); setup.machines.len()],
             procs: Vec::new(),
+            list: setup.partitions.clone(),
             replica_lags: Until::default(),
             outage: Until::default(),
             storm: Until::default(),
