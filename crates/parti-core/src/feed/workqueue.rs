@@ -2,6 +2,8 @@
 //!
 //! ```text
 //!  open ──▶ Evicting (a dead owner's durable) ──▶ Checking (Head) ──▶ Joining ──sequence──▶ Flowing
+//!                ▲                                                      │ update: occupied
+//!                └──────────────────────────────────────────────────────┘
 //!  close ──▶ Leaving ──update without it answered──▶ gone: the next owner can add it
 //!
 //!  the sequence:  stop pulling ──▶ reset ──▶ update ──▶ pull      (for a gap: without the update)
@@ -254,12 +256,27 @@ impl WorkQueue {
             News::Foreign => (self.lossy, self.recreate) = (true, true),
             // The last good filter goes on; the planner waits, then the whole sequence runs again.
             News::Failed if self.sequence != Sequence::Rest && !self.is_resetting() => {
+                if let Err(SourceError::Occupied { by, partition }) = &result {
+                    self.evict(by, partition);
+                }
                 self.rewind = true;
                 self.not_before = cx.now + self.backoff.next(&mut self.rng);
                 self.sequence = Sequence::Rest;
             }
             News::Failed | News::Sound => {}
             News::NotMine => self.evicted(cx, ask, &result),
+        }
+    }
+
+    /// The owner of a partition may have anybody put out who still has its subject: a dead owner
+    /// before the last one, whose successor ended before it came to that; or one that was forced to
+    /// stop.
+    fn evict(&mut self, worker: &WorkerId, partition: &PartitionId) {
+        if let Some(flow @ (Flow::Joining | Flow::Flowing)) = self.flows.get_mut(partition) {
+            *flow = Flow::Evicting {
+                worker: worker.clone(),
+                ask: None,
+            };
         }
     }
 
