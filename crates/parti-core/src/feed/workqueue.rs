@@ -132,6 +132,9 @@ impl WorkQueue {
         }
         // Whatever is not taken in stays unacked: the reset brings it again.
         if self.lossy || self.flows.get(partition) != Some(&Flow::Flowing) {
+            if !self.flows.contains_key(partition) {
+                self.durable.wonder(cx.now);
+            }
             return;
         }
         let Some(serving) = cx.lanes.open_mut(partition) else {
@@ -189,7 +192,9 @@ impl WorkQueue {
             self.durable.stop_pulls(cx.out);
             self.sequence = Sequence::Stopping;
         } else if due && exists && !planner.wants_nothing() {
-            self.send_update(cx, false);
+            if self.durable.may_change(cx.out) {
+                self.send_update(cx, false);
+            }
         } else {
             // Created at the beginning, or deleted: either way nothing is left to rewind.
             (self.lossy, self.rewind) = (false, false);
@@ -501,6 +506,7 @@ impl Feed for WorkQueue {
         self.lossy |= self.durable.is_short(cx.now);
         self.ask_for_lanes(cx);
         self.advance_sequence(cx);
+        self.durable.look_away();
     }
 
     fn pull(&mut self, cx: &mut Context<'_>, _idle: bool) {
