@@ -128,6 +128,15 @@ impl Claim {
         out.ask(Purpose::Session, StoreOp::List(Prefix::Workers), timeout);
     }
 
+    /// Whether a write of this claim may still land, or has.
+    pub fn may_land(&self) -> bool {
+        match self.step {
+            Step::Listing => false,
+            Step::Writing { .. } => true,
+            Step::Waiting { resume, .. } => resume.is_some(),
+        }
+    }
+
     /// When to look again.
     pub fn next_deadline(&self) -> Time {
         match self.step {

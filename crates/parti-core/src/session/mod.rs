@@ -58,8 +58,6 @@ enum Phase {
     Idle,
     Claiming(Claim),
     Live(Live),
-    Leaving(Live),
-    Gone,
 }
 
 #[derive(Clone, Debug)]
@@ -118,7 +116,7 @@ impl Session {
     /// The claimed id with its incarnation, while there is one.
     pub fn id(&self) -> Option<(&WorkerId, Incarnation)> {
         match &self.phase {
-            Phase::Live(live) | Phase::Leaving(live) => Some((&live.id, live.incarnation)),
+            Phase::Live(live) => Some((&live.id, live.incarnation)),
             _ => None,
         }
     }
@@ -131,16 +129,14 @@ impl Session {
             self.ttl - self.ttl / MARGIN_FRACTION
         };
         match &self.phase {
-            Phase::Live(live) | Phase::Leaving(live) => {
-                live.lease_from.map_or(Time::ZERO, |from| from + ttl)
-            }
+            Phase::Live(live) => live.lease_from.map_or(Time::ZERO, |from| from + ttl),
             _ => Time::ZERO,
         }
     }
 
     /// The wall clock jumped: the lease counts as lapsed until the next renewal.
     pub fn clock_jumped(&mut self, out: &mut Outbox) {
-        if let Phase::Live(live) | Phase::Leaving(live) = &mut self.phase {
+        if let Phase::Live(live) = &mut self.phase {
             live.lease_from = None;
             live.next_beat = out.now();
         }
@@ -149,7 +145,7 @@ impl Session {
     /// When the last renewal was sent, whatever became of it.
     pub fn last_sent(&self) -> Option<Time> {
         match &self.phase {
-            Phase::Live(live) | Phase::Leaving(live) => live.last_sent,
+            Phase::Live(live) => live.last_sent,
             _ => None,
         }
     }
@@ -158,7 +154,7 @@ impl Session {
     pub fn next_deadline(&self) -> Time {
         match &self.phase {
             Phase::Claiming(claim) => claim.next_deadline(),
-            Phase::Live(live) | Phase::Leaving(live) if live.in_flight.is_none() => live.next_beat,
+            Phase::Live(live) if live.in_flight.is_none() => live.next_beat,
             _ => Time::NEVER,
         }
     }
@@ -166,9 +162,7 @@ impl Session {
     /// Whether news of the worker wait to be written.
     pub fn differs(&self, body: &WorkerRecord) -> bool {
         match &self.phase {
-            Phase::Live(live) | Phase::Leaving(live) => {
-                live.said.as_ref().is_none_or(|said| !same_news(said, body))
-            }
+            Phase::Live(live) => live.said.as_ref().is_none_or(|said| !same_news(said, body)),
             _ => false,
         }
     }
@@ -182,7 +176,7 @@ impl Session {
                 Some(fatal) => Outcome::Failed(fatal),
                 None => Outcome::Nothing,
             },
-            Phase::Live(live) | Phase::Leaving(live) => {
+            Phase::Live(live) => {
                 if live.in_flight.is_none() && (now >= live.next_beat || news) {
                     live.renew(body.clone(), self.heartbeat, out);
                 }
@@ -192,18 +186,14 @@ impl Session {
         }
     }
 
-    /// Says goodbye: the worker holds nothing any more.
-    pub fn leave(&mut self) {
-        self.phase = match std::mem::replace(&mut self.phase, Phase::Gone) {
-            Phase::Live(live) | Phase::Leaving(live) => Phase::Leaving(live),
-            // A claim that may still land is nobody's: it stays silent, and is cleared as such.
-            _ => Phase::Gone,
-        };
+    /// Whether there is no session, and none is sought.
+    pub fn is_idle(&self) -> bool {
+        matches!(self.phase, Phase::Idle)
     }
 
-    /// Whether there is no session any more, and none is sought.
-    pub fn is_gone(&self) -> bool {
-        matches!(self.phase, Phase::Gone | Phase::Idle)
+    /// Whether a claim is on its way that may give this worker an id.
+    pub fn may_be_claimed(&self) -> bool {
+        matches!(&self.phase, Phase::Claiming(claim) if claim.may_land())
     }
 
     /// The answer to a claim or renewal.
@@ -234,14 +224,14 @@ impl Session {
                     Outcome::Claimed
                 }
             },
-            Phase::Live(live) | Phase::Leaving(live) => {
+            Phase::Live(live) => {
                 let outcome = live.answered(sent, reply, self.heartbeat, out);
                 if matches!(outcome, Outcome::Lost | Outcome::Gone) {
                     self.phase = Phase::Idle;
                 }
                 outcome
             }
-            Phase::Idle | Phase::Gone => Outcome::Nothing,
+            Phase::Idle => Outcome::Nothing,
         }
     }
 }

@@ -1,6 +1,10 @@
 //! What the worker says about itself: its session's body, and its state.
 
-use super::*;
+use crate::ids::{Nonce, PartitionId, Term, Version};
+use crate::record::{PlanState, Ready, SessionStatus, WorkerRecord};
+use crate::worker::{Report, State};
+
+use super::{Life, Worker};
 
 impl Worker {
     pub(super) fn body(&mut self) -> WorkerRecord {

@@ -1,6 +1,9 @@
 //! The graceful stop, and the end.
 
-use super::*;
+use crate::worker::stop::{Step, Stopping};
+use crate::worker::{Action, Fatal, Report};
+
+use super::{Life, Worker};
 
 impl Worker {
     pub(super) fn stop(&mut self) {
@@ -9,8 +12,13 @@ impl Worker {
         }
         let mut stopping = Stopping::new(self.out.now(), self.config.shutdown_timeout);
         if self.life != Life::Joined {
-            self.session.leave();
-            self.end(Ok(()));
+            if self.session.may_be_claimed() {
+                // Wait for the claim, then give the id back.
+                stopping.go_alone();
+                self.stopping = Some(stopping);
+            } else {
+                self.end(Ok(()));
+            }
             return;
         }
         let relieved_by_others = match (&self.leaderless, &self.leader) {
@@ -23,7 +31,6 @@ impl Worker {
         }
         self.election.resign();
         self.step_down();
-        self.session.leave();
         self.stopping = Some(stopping);
     }
 
@@ -32,6 +39,10 @@ impl Worker {
             return;
         };
         let step = stopping.step(self.out.now());
+        if self.life == Life::Joining && !self.session.may_be_claimed() {
+            self.end(Ok(()));
+            return;
+        }
         if step >= Step::Alone {
             self.holdings
                 .want([], [], &[], &mut self.lanes, &mut self.out);

@@ -17,27 +17,24 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::config::{Config, Coordination};
-use crate::ids::{Nonce, PartitionId, Term, Version, WorkerId};
-use crate::io::{Scope, SourceKind, StoreReply, WatchEvent};
-use crate::key::{Key, Prefix};
-use crate::lane::{LaneAction, LaneNote, Lanes};
-use crate::leader::election::{self, Election};
+use crate::ids::{Term, Version, WorkerId};
+use crate::io::SourceKind;
+use crate::lane::Lanes;
+use crate::leader::election::Election;
 use crate::leader::{Leader, Sessions};
-use crate::partition::{self, Partition};
-use crate::record::{
-    AssignmentRecord, PlanRecord, PlanState, Ready, Record, SessionStatus, WorkerRecord,
-};
+use crate::partition::Partition;
+use crate::record::{AssignmentRecord, PlanRecord};
 use crate::rng::Rng;
+use crate::session::Session;
 use crate::session::silence::Silence;
-use crate::session::{self, Session};
 use crate::strategy::Strategy;
 use crate::time::Time;
 use crate::worker::holding::Holdings;
 use crate::worker::identity::Identity;
 use crate::worker::leaderless::Leaderless;
-use crate::worker::outbox::{Answered, Outbox, Purpose};
-use crate::worker::stop::{Step, Stopping};
-use crate::worker::{Action, Event, Fatal, Options, Report, State, Trouble};
+use crate::worker::outbox::Outbox;
+use crate::worker::stop::Stopping;
+use crate::worker::{Action, Event, Fatal, Options, State};
 
 /// How soon a deadline that has passed is looked at again.
 const SOON: Duration = Duration::from_millis(10);

@@ -1,6 +1,17 @@
 //! News: watches, assignments, the partition list, and whether everybody agrees.
 
-use super::*;
+use std::sync::Arc;
+
+use crate::io::{Scope, WatchEvent};
+use crate::key::{Key, Prefix};
+use crate::leader::election;
+use crate::partition;
+use crate::partition::Partition;
+use crate::record::{AssignmentRecord, Record, SessionStatus};
+use crate::worker::stop::Step;
+use crate::worker::{Action, Fatal, Report, Trouble};
+
+use super::{Life, Listing, Worker};
 
 impl Worker {
     pub(super) fn watched(&mut self, scope: &Scope, event: &WatchEvent) {

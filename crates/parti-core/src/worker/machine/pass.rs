@@ -1,6 +1,12 @@
 //! The pass over the parts that ends every event.
 
-use super::*;
+use crate::ids::Term;
+use crate::lane::{LaneAction, LaneNote};
+use crate::leader::election;
+use crate::session;
+use crate::worker::{Action, Fatal, Report};
+
+use super::{Life, Listing, Worker};
 
 impl Worker {
     pub(super) fn step(&mut self) -> Result<(), Fatal> {
@@ -17,13 +23,13 @@ impl Worker {
             self.list_partitions();
         }
         self.step_session()?;
+        self.step_lease();
+        self.step_stop();
+        if self.life == Life::Ended {
+            return Ok(());
+        }
         if self.life == Life::Joined {
             self.check_agreement()?;
-            self.step_stop();
-            if self.life == Life::Ended {
-                return Ok(());
-            }
-            self.step_lease();
             self.step_leading();
             self.step_leaderless();
             self.step_holdings();

@@ -1,6 +1,16 @@
 //! Replies of the store find the part that asked; leading begins and ends here.
 
-use super::*;
+use crate::ids::{Term, Version, WorkerId};
+use crate::io::{Scope, StoreReply};
+use crate::key::{Key, Prefix};
+use crate::leader::{Leader, Sessions, election};
+use crate::session;
+use crate::time::Time;
+use crate::worker::leaderless::Leaderless;
+use crate::worker::outbox::{Answered, Purpose};
+use crate::worker::{Action, Fatal, Report};
+
+use super::{Life, Told, Worker};
 
 impl Worker {
     pub(super) fn answered(&mut self, answered: Answered) -> Result<(), Fatal> {
@@ -12,7 +22,7 @@ impl Worker {
         match purpose {
             Purpose::Identity => {
                 self.identity.answered(reply, &mut self.out)?;
-                if self.identity.is_known() && self.life == Life::Joining && self.session.is_gone()
+                if self.identity.is_known() && self.life == Life::Joining && self.session.is_idle()
                 {
                     self.session.claim(&mut self.out);
                 }
