@@ -120,6 +120,8 @@ pub struct PartitionFacts {
     pub messages: Vec<MessageFacts>,
     /// Where the group started, once that is known.
     pub start: Option<Offset>,
+    /// It was not in the list for a while.
+    pub unlisted: bool,
     /// All messages from the start up to this index are done.
     pub done: usize,
 }
@@ -141,6 +143,8 @@ pub struct MessageFacts {
     pub completions: Vec<Completion>,
     /// Whether it is in the dead letters.
     pub dead_letter: bool,
+    /// Whether retention removed it.
+    pub removed: bool,
     /// When all messages up to this one were done.
     pub covered: Option<Micros>,
 }
@@ -161,7 +165,12 @@ pub struct Completion {
 impl MessageFacts {
     /// Whether nobody needs to handle it any more.
     pub fn is_done(&self) -> bool {
-        self.dead_letter || !self.completions.is_empty()
+        self.dead_letter || self.removed || !self.completions.is_empty()
+    }
+
+    /// Whether retention removed it before anybody had handled it to completion.
+    pub fn is_overtaken(&self) -> bool {
+        self.removed && !self.dead_letter && self.completions.is_empty()
     }
 }
 
@@ -323,9 +332,21 @@ impl Facts {
                     kills: 0,
                     completions: Vec::new(),
                     dead_letter: false,
+                    removed: false,
                     covered: None,
                 });
             }
+            Seen::Trimmed { partition, first } => {
+                let now = self.now;
+                let known = &mut self.partitions[partition];
+                let upto = known.index_from(first);
+                for message in &mut known.messages[..upto] {
+                    message.removed = true;
+                }
+                known.advance(now);
+            }
+            Seen::Unlisted { partition } => self.partitions[partition].unlisted = true,
+            Seen::ListChanged => self.membership_changed = self.now,
             Seen::Started { machine } => {
                 self.membership_changed = self.now;
                 self.procs.push(ProcFacts {
@@ -429,7 +450,7 @@ impl Facts {
                     }
                 }
             }
-            Seen::Answered { .. } | Seen::Delivered { .. } => {}
+            Seen::Answered { .. } | Seen::Delivered { .. } | Seen::TermShown { .. } => {}
             Seen::Acknowledged { proc, revision } => {
                 let newest = &mut self.procs[proc].acknowledged;
                 *newest = revision.max(*newest);

@@ -54,11 +54,12 @@ fn may_repeat(facts: &Facts, completion: &Completion) -> bool {
     let (Life::Ended(ended), Some(asked)) = (proc.life, proc.stop_asked) else {
         return false;
     };
-    // Its clock may run fast.
+    // Parts of its shutdown timeout, on a clock that may run fast.
     let timeout = micros(facts.setup.config.shutdown_timeout);
-    let out_of_time = ended >= asked + timeout * 97 / 100;
+    let part = |percent: u64| facts.setup.shortest(timeout * percent / 100);
+    let out_of_time = ended >= asked + part(99);
     // The last tenth is for the releases: a call that ended then was given up before.
-    let given_up = completion.at >= asked + timeout * 88 / 100;
+    let given_up = completion.at >= asked + part(90);
     out_of_time || given_up
 }
 
