@@ -152,14 +152,18 @@ impl Leader {
 
     /// When to act next.
     pub fn next_deadline(&self, sessions: &Sessions, silence: &Silence) -> Time {
-        let reaper = self
-            .reaper
-            .next_deadline(&self.me, sessions, silence, self.ttl, self.id_ttl);
         let stage = match &self.stage {
             Stage::Recovering { retry_at, .. } => *retry_at,
-            Stage::Planning { wake_at, .. } => *wake_at,
+            // Sessions are ended only by who knows what they held.
+            Stage::Planning { wake_at, .. } => {
+                let (ttl, id_ttl) = (self.ttl, self.id_ttl);
+                let reaper = &self.reaper;
+                reaper
+                    .next_deadline(&self.me, sessions, silence, ttl, id_ttl)
+                    .min(*wake_at)
+            }
         };
-        reaper.min(stage).min(self.publisher.next_deadline())
+        stage.min(self.publisher.next_deadline())
     }
 
     /// Does whatever is due.
