@@ -3,7 +3,14 @@
 //!
 //! The target is a pure function of members and partitions. What its target owner does not take
 //! goes, after a grace, to the next in rank, who gives it back when the target owner asks for it
-//! (by reporting that it is blocked).
+//! (by reporting that it is blocked). Nobody stands in beyond its capacity.
+//!
+//! ```text
+//! sessions ──▶ members ──▶ strategy ──▶ target ──┬─ mine ───────────────────────▶ serve
+//!                                                │                                  ▲
+//! every claim_interval: list partitions/         └─ another's, free for too long ───┤ stand in
+//!   (who owns what)                                 until its target owner is blocked by us
+//! ```
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -24,6 +31,9 @@ use crate::time::Time;
 use crate::worker::holding::Holdings;
 use crate::worker::outbox::{Outbox, Purpose};
 
+#[cfg(test)]
+mod tests;
+
 /// The machine of a worker without a leader.
 #[derive(Debug)]
 pub struct Leaderless {
@@ -36,6 +46,8 @@ pub struct Leaderless {
     capacity: Option<u32>,
     reaper: Reaper,
     changed: bool,
+    /// Whether this worker was fit to serve when last looked at.
+    was_fit: bool,
     members: Vec<WorkerId>,
     /// Who should own each partition, parallel to the partition list.
     target: Vec<Option<u32>>,
@@ -63,6 +75,7 @@ impl Leaderless {
             capacity,
             reaper: Reaper::default(),
             changed: true,
+            was_fit: true,
             members: Vec::new(),
             target: Vec::new(),
             next_look: Time::ZERO,
@@ -81,6 +94,10 @@ impl Leaderless {
 
     /// When to act next.
     pub fn next_deadline(&self, me: &WorkerId, sessions: &Sessions, silence: &Silence) -> Time {
+        if !sessions.synced {
+            // Nothing is done before the members are known.
+            return Time::NEVER;
+        }
         let resting = self.resting.values().min().copied().unwrap_or(Time::NEVER);
         let look = if self.looking {
             Time::NEVER
@@ -122,7 +139,8 @@ impl Leaderless {
         }
         let rested = self.resting.values().any(|at| now >= *at);
         self.resting.retain(|_, at| now < *at);
-        if !std::mem::take(&mut self.changed) && !rested {
+        let fitness = std::mem::replace(&mut self.was_fit, fit) != fit;
+        if !std::mem::take(&mut self.changed) && !rested && !fitness {
             return None;
         }
         self.members = sessions
@@ -141,23 +159,30 @@ impl Leaderless {
             capacity: self.capacity,
         };
         self.target = self.strategy.assign(input).owners;
-        self.give_back(me, sessions);
+        self.give_back(me, partitions, sessions);
         self.choose(me, fit, partitions, holdings, now)
     }
 
     /// What is held for others goes back when its target owner stands at the door.
-    fn give_back(&mut self, me: &WorkerId, sessions: &Sessions) {
+    fn give_back(&mut self, me: &WorkerId, partitions: &[Partition], sessions: &Sessions) {
         for (id, _, record) in sessions.iter() {
-            if record.status == SessionStatus::Live && self.members.contains(id) {
-                for blocked in record
-                    .blocked_by
-                    .iter()
-                    .filter(|blocked| blocked.owner == *me)
-                {
+            if record.status != SessionStatus::Live {
+                continue;
+            }
+            for blocked in record.blocked_by.iter().filter(|b| b.owner == *me) {
+                let place = partitions.binary_search_by(|p| p.id.cmp(&blocked.partition));
+                // Another who would stand in has to see that this one was faster.
+                if place.is_ok_and(|place| self.target_of(place) == Some(id)) {
                     self.stand_in.remove(&blocked.partition);
                 }
             }
         }
+    }
+
+    /// Who should own the partition at this place of the list.
+    fn target_of(&self, place: usize) -> Option<&WorkerId> {
+        let owner = self.target.get(place).copied().flatten()?;
+        self.members.get(owner as usize)
     }
 
     fn choose(
@@ -168,14 +193,19 @@ impl Leaderless {
         holdings: &Holdings,
         now: Time,
     ) -> Option<Vec<PartitionId>> {
-        let index = self.members.iter().position(|member| member == me);
+        let owns = |place| fit && self.target_of(place) == Some(me);
+        let mine: Vec<bool> = (0..partitions.len()).map(owns).collect();
+        // What is held in place of others must fit beside what is one's own.
+        let own = mine.iter().filter(|mine| **mine).count();
+        let mut room = (self.capacity.unwrap_or(u32::MAX) as usize).saturating_sub(own);
         let mut serve = Vec::new();
-        for (partition, owner) in partitions.iter().zip(&self.target) {
-            let mine = fit && owner.is_some() && owner.map(|o| o as usize) == index;
+        for (partition, mine) in partitions.iter().zip(mine) {
             if mine {
                 self.stand_in.remove(&partition.id);
             }
-            let wanted = mine || (fit && self.stand_in.contains(&partition.id));
+            let stands_in = fit && self.stand_in.contains(&partition.id) && room > 0;
+            room -= usize::from(stands_in);
+            let wanted = mine || stands_in;
             let held = holdings.holds(&partition.id);
             if held && !wanted {
                 self.resting.insert(partition.id.clone(), now + self.grace);
@@ -215,7 +245,7 @@ impl Leaderless {
                 owned.insert(id.clone());
             }
         }
-        for (partition, owner) in partitions.iter().zip(&self.target) {
+        for (place, partition) in partitions.iter().enumerate() {
             let id = &partition.id;
             if owned.contains(id) || holdings.holds(id) {
                 self.free_since.remove(id);
@@ -226,7 +256,7 @@ impl Leaderless {
                 continue;
             }
             let since = *self.free_since.entry(id.clone()).or_insert(now);
-            let target = owner.and_then(|o| self.members.get(o as usize));
+            let target = self.target_of(place);
             if target == Some(me) {
                 continue;
             }
