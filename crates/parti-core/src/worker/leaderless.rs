@@ -28,6 +28,7 @@ use crate::record::{Record, SessionStatus};
 use crate::session::silence::Silence;
 use crate::strategy::{Input, Strategy};
 use crate::time::Time;
+use crate::worker::Trouble;
 use crate::worker::holding::Holdings;
 use crate::worker::outbox::{Outbox, Purpose};
 
@@ -60,6 +61,10 @@ pub struct Leaderless {
     /// Not to be claimed again before: just released.
     resting: BTreeMap<PartitionId, Time>,
     serve: Vec<PartitionId>,
+    /// Something is not taken yet, because what is being let go of takes up the room.
+    waits_for_room: bool,
+    /// How many partitions fit nowhere, when that was last told.
+    over_cap: u64,
 }
 
 impl Leaderless {
@@ -84,6 +89,8 @@ impl Leaderless {
             stand_in: BTreeSet::new(),
             resting: BTreeMap::new(),
             serve: Vec::new(),
+            waits_for_room: false,
+            over_cap: 0,
         }
     }
 
@@ -141,7 +148,10 @@ impl Leaderless {
         self.resting.retain(|_, at| now < *at);
         let fitness = std::mem::replace(&mut self.was_fit, fit) != fit;
         if !std::mem::take(&mut self.changed) && !rested && !fitness {
-            return None;
+            return self
+                .waits_for_room
+                .then(|| self.choose(me, fit, partitions, holdings, now))
+                .flatten();
         }
         self.members = sessions
             .iter()
@@ -159,8 +169,20 @@ impl Leaderless {
             capacity: self.capacity,
         };
         self.target = self.strategy.assign(input).owners;
+        self.tell_over_cap(out);
         self.give_back(me, partitions, sessions);
         self.choose(me, fit, partitions, holdings, now)
+    }
+
+    /// Says once per change how many partitions fit nowhere.
+    fn tell_over_cap(&mut self, out: &mut Outbox) {
+        let (Some(cap), false) = (self.capacity, self.members.is_empty()) else {
+            return;
+        };
+        let partitions = self.target.iter().filter(|owner| owner.is_none()).count() as u64;
+        if std::mem::replace(&mut self.over_cap, partitions) != partitions && partitions > 0 {
+            out.trouble(Trouble::OverCap { partitions, cap });
+        }
     }
 
     /// What is held for others goes back when its target owner stands at the door.
@@ -198,22 +220,45 @@ impl Leaderless {
         // What is held in place of others must fit beside what is one's own.
         let own = mine.iter().filter(|mine| **mine).count();
         let mut room = (self.capacity.unwrap_or(u32::MAX) as usize).saturating_sub(own);
-        let mut serve = Vec::new();
+        let mut wanted = Vec::with_capacity(partitions.len());
+        let mut leaving = 0;
         for (partition, mine) in partitions.iter().zip(mine) {
             if mine {
                 self.stand_in.remove(&partition.id);
             }
             let stands_in = fit && self.stand_in.contains(&partition.id) && room > 0;
             room -= usize::from(stands_in);
-            let wanted = mine || stands_in;
-            let held = holdings.holds(&partition.id);
-            if held && !wanted {
+            wanted.push(mine || stands_in);
+            if !(mine || stands_in) && holdings.holds(&partition.id) {
+                leaving += 1;
                 self.resting.insert(partition.id.clone(), now + self.grace);
             }
-            if wanted && (held || !self.resting.contains_key(&partition.id)) {
-                serve.push(partition.id.clone());
-            }
         }
+        // What is still being let go of takes up room, too.
+        let keeps = |id: &PartitionId| holdings.holds(id) || self.serve.binary_search(id).is_ok();
+        let with = partitions
+            .iter()
+            .zip(&wanted)
+            .filter(|(_, wanted)| **wanted);
+        let kept = with.clone().filter(|(p, _)| keeps(&p.id)).count();
+        let cap = self.capacity.unwrap_or(u32::MAX) as usize;
+        let mut room = cap.saturating_sub(kept + leaving);
+        let (mut serve, mut waits) = (Vec::new(), false);
+        for (partition, _) in with {
+            let id = &partition.id;
+            if !keeps(id) {
+                if self.resting.contains_key(id) {
+                    continue;
+                }
+                if room == 0 {
+                    waits = true;
+                    continue;
+                }
+                room -= 1;
+            }
+            serve.push(id.clone());
+        }
+        self.waits_for_room = waits && leaving > 0;
         if serve == self.serve {
             return None;
         }

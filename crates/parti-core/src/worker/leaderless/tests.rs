@@ -20,7 +20,7 @@ use crate::partition::Partition;
 use crate::record::{Blocked, PartitionRecord, Ready, Record, SessionStatus, WorkerRecord};
 use crate::strategy::RoundRobin;
 use crate::time::Time;
-use crate::worker::{Action, Event, Options, Worker};
+use crate::worker::{Action, Event, Options, Report, Trouble, Worker};
 
 const SECOND: Duration = Duration::from_secs(1);
 /// More than the claim interval: a look around was made.
@@ -37,6 +37,7 @@ struct Group {
     /// Fake peers that renew their sessions.
     beating: Vec<WorkerId>,
     source_fails: bool,
+    troubles: Vec<Trouble>,
     watches_are_mute: bool,
 }
 
@@ -79,6 +80,7 @@ impl Group {
             partitions: partitions.collect(),
             beating: Vec::new(),
             source_fails: false,
+            troubles: Vec::new(),
             watches_are_mute: false,
         };
         group.inbox.push_back(Event::Start);
@@ -209,6 +211,7 @@ impl Group {
                 }
                 Action::Source(request) => self.source(request),
                 Action::Stopped(result) => result.expect("no reason to end"),
+                Action::Report(Report::Trouble(trouble)) => self.troubles.push(trouble),
                 Action::Unwatch(_) | Action::Handle(_) | Action::Report(_) => {}
             }
         }
@@ -430,6 +433,16 @@ fn nobody_stands_in_beyond_its_capacity() {
     group.run(LOOK * 10);
     assert_eq!(group.held(), "p0 p1 p2", "the rest has to wait for others");
     assert_eq!(group.session("worker-0").degraded, None);
+    let over_cap = |partitions| Trouble::OverCap { partitions, cap: 3 };
+    assert_eq!(group.troubles, [over_cap(3)], "said once");
+    group.peer("worker-1");
+    group.run(SECOND);
+    assert_eq!(group.held(), "p0 p2 p4", "p4 waits until p1 is released");
+    assert_eq!(group.session("worker-0").degraded, None);
+    group.beating.clear();
+    group.run(LOOK * 10);
+    assert_eq!(group.held(), "p0 p1 p2");
+    assert_eq!(group.troubles, [over_cap(3), over_cap(3)], "and again");
 }
 
 #[test]
