@@ -166,16 +166,18 @@ impl Leader {
         stage.min(self.publisher.next_deadline())
     }
 
-    /// Does whatever is due.
+    /// Does whatever is due. A higher term that was found means that this leader is outdated.
     pub fn step(
         &mut self,
         sessions: &Sessions,
         silence: &Silence,
         partitions: Option<&Arc<[Partition]>>,
         out: &mut Outbox,
-    ) {
+    ) -> Option<Term> {
         let now = out.now();
-        self.recover(sessions, partitions, out);
+        if let Some(higher) = self.recover(sessions, partitions, out) {
+            return Some(higher);
+        }
         if let Stage::Planning { planner, wake_at } = &mut self.stage {
             if std::mem::take(&mut self.sessions_changed) {
                 planner.members(now, &members(sessions, self.term));
@@ -204,6 +206,7 @@ impl Leader {
                 .step(&self.me, sessions, silence, ttl, id_ttl, named, out);
         }
         self.publisher.step(self.timeout, out);
+        None
     }
 
     fn recover(
@@ -211,7 +214,7 @@ impl Leader {
         sessions: &Sessions,
         partitions: Option<&Arc<[Partition]>>,
         out: &mut Outbox,
-    ) {
+    ) -> Option<Term> {
         let now = out.now();
         let Stage::Recovering {
             assignments,
@@ -219,7 +222,7 @@ impl Leader {
             retry_at,
         } = &mut self.stage
         else {
-            return;
+            return None;
         };
         if now >= *retry_at {
             *retry_at = Time::NEVER;
@@ -232,10 +235,22 @@ impl Leader {
             }
         }
         let (Some(found), Some(plan), Some(list)) = (&assignments, &plan, partitions) else {
-            return;
+            return None;
         };
         if !sessions.synced {
-            return;
+            return None;
+        }
+        // Workers that saw a higher term would not listen: there is another leader, or the record
+        // that counts terms was lost.
+        let terms = found.iter().filter_map(|stored| match &stored.record {
+            Record::Assignment(record) => Some(record.term),
+            _ => None,
+        });
+        let highest = terms
+            .chain(plan.as_ref().map(|(_, record)| record.term))
+            .max();
+        if highest > Some(self.term) && !planted!(OldLeaderPublishes) {
+            return highest;
         }
         let mut recovered: BTreeMap<WorkerId, AssignmentRecord> = BTreeMap::new();
         for stored in found {
@@ -268,6 +283,7 @@ impl Leader {
             planner: Box::new(planner),
             wake_at: now,
         };
+        None
     }
 
     /// The answer to the list of assignments.
@@ -301,8 +317,13 @@ impl Leader {
         }
     }
 
-    /// What became of publications. True when a higher term was met: this leader is outdated.
-    pub fn published(&mut self, keys: Vec<Key>, reply: StoreReply, out: &mut Outbox) -> bool {
+    /// What became of publications. A higher term that was met means that this leader is outdated.
+    pub fn published(
+        &mut self,
+        keys: Vec<Key>,
+        reply: StoreReply,
+        out: &mut Outbox,
+    ) -> Option<Term> {
         let met = self.publisher.answered(keys, reply, out);
         if let Stage::Planning { planner, wake_at } = &mut self.stage
             && planner.version_is_at_least(met.version)

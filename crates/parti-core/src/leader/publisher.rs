@@ -50,8 +50,8 @@ impl Cell {
 /// What publications met in their way.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Met {
-    /// A leader with a higher term: this one is outdated.
-    pub higher_term: bool,
+    /// A higher term than this leader's: it is outdated.
+    pub higher_term: Option<Term>,
     /// The highest version found: a predecessor's that was not known when planning began.
     pub version: Version,
 }
@@ -194,7 +194,9 @@ impl Publisher {
                 }
                 WriteOutcome::Conflict(Some(found)) => {
                     let (term, version) = stamp_of(&found.record);
-                    met.higher_term |= term > self.term && !planted!(OldLeaderPublishes);
+                    if term > self.term && !planted!(OldLeaderPublishes) {
+                        met.higher_term = met.higher_term.max(Some(term));
+                    }
                     if term < self.term {
                         met.version = met.version.max(version);
                     }
@@ -319,7 +321,7 @@ mod tests {
         let (id, expect, _) = bench.sent().expect("a write");
         assert_eq!(expect, Expect::Absent);
         let met = bench.answer(id, WriteOutcome::Conflict(Some(found(4, 9, 20))));
-        assert_eq!((met.higher_term, met.version), (false, Version(9)));
+        assert_eq!((met.higher_term, met.version), (None, Version(9)));
         let (id, expect, version) = bench.sent().expect("again");
         assert_eq!(
             (expect, version),
@@ -335,7 +337,7 @@ mod tests {
         bench.publisher.publish(worker(), assignment(5, 7));
         let (id, ..) = bench.sent().expect("a write");
         let met = bench.answer(id, WriteOutcome::Conflict(Some(found(6, 1, 20))));
-        assert!(met.higher_term);
+        assert_eq!(met.higher_term, Some(Term(6)));
     }
 
     #[test]

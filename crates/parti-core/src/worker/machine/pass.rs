@@ -90,7 +90,9 @@ impl Worker {
         self.observe_leader();
         if lease && let Some(leader) = &mut self.leader {
             let list = self.partitions.as_ref();
-            leader.step(&self.sessions, &self.silence, list, &mut self.out);
+            if let Some(term) = leader.step(&self.sessions, &self.silence, list, &mut self.out) {
+                self.outdone(term);
+            }
         }
     }
 
