@@ -68,7 +68,7 @@ mod registry {
         SkipIdentityCheck,
         /// A store that went back in time is not noticed.
         IgnoreStoreWentBack,
-        /// A leader that meets a higher term goes on publishing.
+        /// A leader goes on publishing after its lease, and when it meets a higher term.
         OldLeaderPublishes,
         /// Handling starts when a read shows the partition free, before the take has landed.
         ServeFromRead,
@@ -112,14 +112,22 @@ mod registry {
         WorkQueueAddBeforeReset,
         /// The leader gives a partition to its new owner before the old one has let go.
         GrantBeforeRelease,
-        /// The leader takes a leftover of a rolled-back prepare for readiness.
-        ReadyOfOldVersionCounts,
+        /// The leader makes the old owner let go before the new one is ready.
+        RevokeBeforeReady,
         /// A new leader does not write the assignments it found under its own term.
         OldTermRepublishSkipped,
         /// One crash makes the leader spread everything anew.
         EmergencyMovesEverything,
         /// Of a crashed worker's partitions, only the first is given to another.
         PlanForgetsPartition,
+        /// Partition records are written without a look at what is there.
+        UnconditionalPut,
+        /// The leader counts a silent worker as gone, but does not end its session by a write.
+        EvictionWithoutWrite,
+        /// Time is read from the wall clock, which jumps.
+        WallClock,
+        /// Time is read from a clock that stands still while the machine sleeps.
+        ClockStopsInSuspend,
     }
 
     static ACTIVE: AtomicUsize = AtomicUsize::new(usize::MAX);

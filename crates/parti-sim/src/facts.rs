@@ -41,6 +41,8 @@ pub struct Facts {
     pub store_lost: Option<Micros>,
     /// When all faults were over.
     pub healed: Option<Micros>,
+    /// Trouble on the way to the store: of one machine or of all, and until when.
+    troubles: Vec<(Option<usize>, Micros)>,
 }
 
 /// What is known of a process.
@@ -118,6 +120,8 @@ pub struct PartitionFacts {
     pub messages: Vec<MessageFacts>,
     /// Where the group started, once that is known.
     pub start: Option<Offset>,
+    /// It was not in the list for a while.
+    pub unlisted: bool,
     /// All messages from the start up to this index are done.
     pub done: usize,
 }
@@ -139,6 +143,8 @@ pub struct MessageFacts {
     pub completions: Vec<Completion>,
     /// Whether it is in the dead letters.
     pub dead_letter: bool,
+    /// Whether retention removed it.
+    pub removed: bool,
     /// When all messages up to this one were done.
     pub covered: Option<Micros>,
 }
@@ -159,7 +165,12 @@ pub struct Completion {
 impl MessageFacts {
     /// Whether nobody needs to handle it any more.
     pub fn is_done(&self) -> bool {
-        self.dead_letter || !self.completions.is_empty()
+        self.dead_letter || self.removed || !self.completions.is_empty()
+    }
+
+    /// Whether retention removed it before anybody had handled it to completion.
+    pub fn is_overtaken(&self) -> bool {
+        self.removed && !self.dead_letter && self.completions.is_empty()
     }
 }
 
@@ -247,6 +258,7 @@ impl Facts {
             ownership_changed: 0,
             store_lost: None,
             healed: None,
+            troubles: Vec::new(),
         }
     }
 
@@ -320,9 +332,21 @@ impl Facts {
                     kills: 0,
                     completions: Vec::new(),
                     dead_letter: false,
+                    removed: false,
                     covered: None,
                 });
             }
+            Seen::Trimmed { partition, first } => {
+                let now = self.now;
+                let known = &mut self.partitions[partition];
+                let upto = known.index_from(first);
+                for message in &mut known.messages[..upto] {
+                    message.removed = true;
+                }
+                known.advance(now);
+            }
+            Seen::Unlisted { partition } => self.partitions[partition].unlisted = true,
+            Seen::ListChanged => self.membership_changed = self.now,
             Seen::Started { machine } => {
                 self.membership_changed = self.now;
                 self.procs.push(ProcFacts {
@@ -332,7 +356,14 @@ impl Facts {
                     sessions: Vec::new(),
                     ends: Vec::new(),
                     calls: Vec::new(),
-                    hindered: Vec::new(),
+                    // It comes into trouble that began before it.
+                    hindered: self
+                        .troubles
+                        .iter()
+                        .filter(|(of, _)| of.is_none_or(|hurt| hurt == machine))
+                        .map(|(_, until)| (self.now, *until))
+                        .filter(|(now, until)| now < until)
+                        .collect(),
                     leading: None,
                     acknowledged: Revision(0),
                     must_notice: false,
@@ -412,13 +443,14 @@ impl Facts {
             }
             Seen::StoreTrouble { machine, until, .. } => {
                 let now = self.now;
+                self.troubles.push((machine, until));
                 for proc in self.procs.iter_mut().filter(|proc| proc.is_alive()) {
                     if machine.is_none_or(|machine| machine == proc.machine) {
                         proc.hindered.push((now, until));
                     }
                 }
             }
-            Seen::Answered { .. } | Seen::Delivered { .. } => {}
+            Seen::Answered { .. } | Seen::Delivered { .. } | Seen::TermShown { .. } => {}
             Seen::Acknowledged { proc, revision } => {
                 let newest = &mut self.procs[proc].acknowledged;
                 *newest = revision.max(*newest);

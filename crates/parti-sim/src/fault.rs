@@ -61,6 +61,16 @@ pub enum Fault {
         /// When a new process starts there, if ever.
         restart_after: Option<Micros>,
     },
+    /// The leader falls silent in the middle of a write to an assignment, and the write arrives
+    /// when another one leads.
+    Overthrow {
+        /// At the how-manieth such write from now on (1: the next).
+        nth: u32,
+        /// It stands still; else it only does not reach the store.
+        frozen: bool,
+        /// For how long.
+        length: Micros,
+    },
     /// Nobody reaches the store.
     Outage {
         /// For how long.
@@ -146,6 +156,15 @@ pub enum Fault {
         /// For how long.
         length: Micros,
     },
+    /// Deliveries to one machine get lost on their way, and nobody is told.
+    LostDeliveries {
+        /// Which.
+        machine: usize,
+        /// For how long.
+        length: Micros,
+        /// How many of a hundred.
+        percent: u8,
+    },
     /// The consumer of one machine gets another leader inside the source.
     ConsumerLeaderChange {
         /// Whose.
@@ -176,6 +195,16 @@ pub enum Fault {
     Refresh {
         /// Which.
         machine: usize,
+    },
+    /// The partition list changes, for each worker at another time.
+    ListChange {
+        /// Which partitions are gone, and which weigh another amount.
+        salt: u64,
+    },
+    /// Retention removes all but the newest messages, handled or not.
+    Retention {
+        /// How many are kept of a stream; of a partition of a log, an eighth of that.
+        keep: u64,
     },
     /// Another, empty store answers under the same name.
     ReplaceStore,
@@ -231,7 +260,7 @@ impl WriteKind {
 }
 
 /// Names of the kinds of faults, in the order of [`Fault::kind`].
-pub const KINDS: [&str; 24] = [
+pub const KINDS: [&str; 28] = [
     "crash",
     "pause",
     "suspend",
@@ -256,6 +285,10 @@ pub const KINDS: [&str; 24] = [
     "clock jump",
     "refresh",
     "store lost",
+    "overthrow",
+    "lost deliveries",
+    "retention",
+    "list change",
 ];
 
 impl Fault {
@@ -286,6 +319,10 @@ impl Fault {
             Fault::ClockJump { .. } => 21,
             Fault::Refresh { .. } => 22,
             Fault::ReplaceStore | Fault::RollBackStore { .. } => 23,
+            Fault::Overthrow { .. } => 24,
+            Fault::LostDeliveries { .. } => 25,
+            Fault::Retention { .. } => 26,
+            Fault::ListChange { .. } => 27,
         }
     }
 
@@ -306,6 +343,8 @@ impl Fault {
             | Fault::DelayWatches { length, .. }
             | Fault::SourceDown { length, .. }
             | Fault::LaggingReplica { length, .. }
+            | Fault::Overthrow { length, .. }
+            | Fault::LostDeliveries { length, .. }
             | Fault::SlowHandlers { length, .. } => Some(length),
             _ => None,
         }

@@ -1,80 +1,108 @@
-//! Seeds that once failed, for good.
+//! Worlds that once failed, for good.
 //!
-//! One per line: the seed, then perhaps the faults as JSON (as `run` prints them) in place of the
-//! seed's own scenario, then perhaps `#` and what it was.
+//! Each is a file in `regressions/` with everything that the world is made of. So it stays the same
+//! world when seeds come to stand for other ones.
 
-use crate::scenario::Timed;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
-/// A seed that once failed.
-#[derive(Clone, Debug, PartialEq, Eq)]
+use serde::{Deserialize, Serialize};
+
+use crate::scenario::{self, Timed};
+use crate::setup::Setup;
+use crate::world::{self, Outcome};
+
+/// A world that once failed.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Regression {
-    /// The seed.
-    pub seed: u64,
-    /// The faults, if not the seed's own.
-    pub faults: Option<Vec<Timed>>,
-    /// What it was.
+    /// What went wrong in it.
     pub comment: String,
+    /// Group, settings, machines and traffic.
+    pub setup: Arc<Setup>,
+    /// What goes wrong, and when.
+    pub faults: Vec<Timed>,
 }
 
-/// Reads the list.
-pub fn parse(text: &str) -> Result<Vec<Regression>, String> {
-    let lines = text
-        .lines()
-        .enumerate()
-        .map(|(number, line)| (number + 1, line.trim()));
-    lines
-        .filter(|(_, line)| !line.is_empty() && !line.starts_with('#'))
-        .map(|(number, line)| parse_line(line).map_err(|why| format!("line {number}: {why}")))
-        .collect()
+impl Regression {
+    /// A seed as it stands now, with its own faults or these.
+    pub fn of(seed: u64, faults: Option<Vec<Timed>>, comment: &str) -> Self {
+        let setup = Arc::new(Setup::of(seed));
+        let faults = faults.unwrap_or_else(|| scenario::of(&setup));
+        Self {
+            comment: comment.to_owned(),
+            setup,
+            faults,
+        }
+    }
+
+    /// Runs it.
+    pub fn run(&self, readable: bool) -> Outcome {
+        world::run(&self.setup, &self.faults, readable)
+    }
+
+    /// Reads one.
+    pub fn load(path: &Path) -> Result<Self, String> {
+        let problem = |why: String| format!("{}: {why}", path.display());
+        let text = fs::read_to_string(path).map_err(|why| problem(why.to_string()))?;
+        serde_json::from_str(&text).map_err(|why| problem(why.to_string()))
+    }
+
+    /// Writes it under a name of its own.
+    pub fn save(&self, name: &str) -> Result<PathBuf, String> {
+        let allowed = |letter: char| letter.is_ascii_alphanumeric() || "-_".contains(letter);
+        if name.is_empty() || !name.chars().all(allowed) {
+            return Err(format!("{name:?} is not made of letters, digits, - and _"));
+        }
+        let path = folder().join(format!("{name}.json"));
+        let text = serde_json::to_string_pretty(self).map_err(|why| why.to_string())?;
+        fs::create_dir_all(folder())
+            .and_then(|()| fs::write(&path, text + "\n"))
+            .map_err(|why| format!("{}: {why}", path.display()))?;
+        Ok(path)
+    }
 }
 
-fn parse_line(line: &str) -> Result<Regression, String> {
-    let (line, comment) = match line.split_once('#') {
-        Some((line, comment)) => (line.trim(), comment.trim()),
-        None => (line, ""),
+/// Where they are.
+pub fn folder() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("regressions")
+}
+
+/// All of them, by name.
+pub fn all() -> Result<Vec<(String, Regression)>, String> {
+    let unreadable = |why: std::io::Error| format!("{}: {why}", folder().display());
+    let mut paths = Vec::new();
+    for entry in fs::read_dir(folder()).map_err(unreadable)? {
+        let path = entry.map_err(unreadable)?.path();
+        if path.extension().is_some_and(|ending| ending == "json") {
+            paths.push(path);
+        }
+    }
+    paths.sort();
+    let named = |path: &PathBuf| {
+        let name = path.file_stem().unwrap_or_default();
+        Ok((name.to_string_lossy().into_owned(), Regression::load(path)?))
     };
-    let (seed, faults) = match line.split_once(char::is_whitespace) {
-        Some((seed, faults)) => (seed, Some(faults.trim())),
-        None => (line, None),
-    };
-    let faults = faults
-        .map(serde_json::from_str)
-        .transpose()
-        .map_err(|why| why.to_string())?;
-    let seed = seed
-        .parse()
-        .map_err(|_| format!("{seed:?} is not a seed"))?;
-    Ok(Regression {
-        seed,
-        faults,
-        comment: comment.to_owned(),
-    })
+    paths.iter().map(named).collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fault::Fault;
 
     #[test]
-    fn reads_seeds_with_and_without_faults() {
-        let text = "# a comment\n\n12\n13 # lost a message\n\
-                    14 [{\"at\":5,\"fault\":{\"outage\":{\"length\":7}}}] # went early\n";
-        let read = parse(text).expect("it is well-formed");
-        assert_eq!(
-            read.iter().map(|known| known.seed).collect::<Vec<_>>(),
-            [12, 13, 14]
-        );
-        assert_eq!(read[1].comment, "lost a message");
-        let faults = vec![Timed {
-            at: 5,
-            fault: Fault::Outage { length: 7 },
-        }];
-        assert_eq!(read[2].faults, Some(faults));
+    fn what_was_saved_runs_as_its_seed_did() {
+        let regression = Regression::of(3, None, "nothing");
+        let text = serde_json::to_string(&regression).expect("plain data");
+        let read: Regression = serde_json::from_str(&text).expect("what was written");
+        assert_eq!(read, regression);
+        assert_eq!(read.run(false).hash, regression.run(false).hash);
     }
 
     #[test]
-    fn says_which_line_is_wrong() {
-        assert!(parse("1\nx\n").is_err_and(|why| why.starts_with("line 2")));
+    fn a_name_that_leads_elsewhere_is_refused() {
+        let regression = Regression::of(3, None, "nothing");
+        assert!(regression.save("../elsewhere").is_err());
+        assert!(regression.save("").is_err());
     }
 }

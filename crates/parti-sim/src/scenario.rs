@@ -45,12 +45,52 @@ struct Draw<'a> {
 impl Draw<'_> {
     fn mixed(&mut self) -> Vec<Timed> {
         let count = self.rng.below(13);
-        (0..count)
+        let mut faults: Vec<Timed> = (0..count)
             .map(|_| Timed {
                 at: self.moment(0),
                 fault: self.any(),
             })
-            .collect()
+            .collect();
+        if self.rng.chance(0.15) {
+            faults.extend(self.zombie());
+        }
+        faults
+    }
+
+    /// A process falls silent in the middle of slow handler calls, loses its session, and may well
+    /// get the same partitions back before they end.
+    fn zombie(&mut self) -> [Timed; 2] {
+        let machine = self.initial();
+        let at = self.moment(5 * SECOND).min(FAULTS_UNTIL - 3 * SECOND);
+        let slow = Fault::SlowHandlers {
+            machine,
+            length: self.rng.between(2 * SECOND, 20 * SECOND),
+            delay: self.rng.between(10 * SECOND, 40 * SECOND),
+        };
+        let ttl = self.setup.ttl();
+        let length = ttl + self.rng.below(ttl);
+        let silent = if self.rng.chance(0.5) {
+            Fault::Pause { machine, length }
+        } else {
+            Fault::Partition { machine, length }
+        };
+        let silent_at = at + self.rng.between(500 * MILLI, 3 * SECOND);
+        [
+            Timed { at, fault: slow },
+            Timed {
+                at: silent_at,
+                fault: silent,
+            },
+        ]
+    }
+
+    fn overthrow(&mut self) -> Fault {
+        let ttl = self.setup.ttl();
+        Fault::Overthrow {
+            nth: self.rng.between(1, 6) as u32,
+            frozen: self.rng.chance(0.5),
+            length: ttl + self.rng.below(2 * ttl),
+        }
     }
 
     /// Membership changes start moves; crashes are armed shortly before, so that they hit a step
@@ -63,7 +103,11 @@ impl Draw<'_> {
             faults.push(Timed { at, fault: change });
             let armed_at = at + self.rng.below(SECOND);
             if self.rng.chance(0.8) {
-                let fault = self.crash_at_write();
+                let fault = if self.rng.chance(0.25) {
+                    self.overthrow()
+                } else {
+                    self.crash_at_write()
+                };
                 faults.push(Timed {
                     at: armed_at.min(FAULTS_UNTIL),
                     fault,
@@ -86,7 +130,10 @@ impl Draw<'_> {
         let mut faults = Vec::new();
         for _ in 0..count {
             let at = self.moment(5 * SECOND);
-            let fault = match self.rng.below(3) {
+            let fault = match self.rng.below(4) {
+                3 => Fault::ListChange {
+                    salt: self.rng.below(1 << 32),
+                },
                 0 => Fault::Stop {
                     machine: self.initial(),
                     restart_after: self.restart(0.6),
@@ -177,7 +224,7 @@ impl Draw<'_> {
 
     fn any(&mut self) -> Fault {
         let machine = self.machine();
-        match self.rng.below(30) {
+        match self.rng.below(35) {
             0..=2 => Fault::Crash {
                 machine,
                 restart_after: self.restart(0.8),
@@ -239,6 +286,18 @@ impl Draw<'_> {
             28 => Fault::LaggingReplica {
                 length: self.span(),
                 behind: self.rng.between(1, 50),
+            },
+            29 => self.overthrow(),
+            30 => Fault::LostDeliveries {
+                machine,
+                length: self.span(),
+                percent: self.percent(),
+            },
+            31 if self.setup.traffic.killers == 0 => Fault::Retention {
+                keep: self.rng.below(60),
+            },
+            32 => Fault::ListChange {
+                salt: self.rng.below(1 << 32),
             },
             _ => self.rest(machine),
         }

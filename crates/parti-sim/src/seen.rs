@@ -1,6 +1,6 @@
 //! What the world sees, step by step: all that facts and invariants are made of.
 
-use parti_core::ids::{Offset, Revision};
+use parti_core::ids::{Offset, Revision, Term};
 use parti_core::io::{HandlerResult, Job, Stored};
 use parti_core::key::Key;
 use parti_core::record::Record;
@@ -26,6 +26,20 @@ pub enum Seen<'a> {
         /// Whether it kills whoever handles it.
         killer: bool,
     },
+    /// Retention removed whatever is before an offset.
+    Trimmed {
+        /// Index of the partition.
+        partition: usize,
+        /// The first offset that may still be there.
+        first: Offset,
+    },
+    /// A partition is not in the list any more, for a while.
+    Unlisted {
+        /// Index of the partition.
+        partition: usize,
+    },
+    /// The partition list is another one.
+    ListChanged,
     /// A process began. Processes are numbered in this order.
     Started {
         /// On which machine.
@@ -56,6 +70,13 @@ pub enum Seen<'a> {
         local: Time,
         /// What.
         action: &'a Action,
+    },
+    /// A watch showed a worker a leader's term.
+    TermShown {
+        /// Whom.
+        proc: Proc,
+        /// The highest one.
+        term: Term,
     },
     /// A worker was told what became of a request to the store.
     Answered {

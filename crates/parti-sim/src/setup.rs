@@ -11,6 +11,7 @@ use parti_core::ids::PartitionId;
 use parti_core::io::{Retention, SourceKind};
 use parti_core::partition::Partition;
 use parti_core::rng::Rng;
+use serde::{Deserialize, Serialize};
 
 /// Microseconds of the world's own time, which no process can see.
 pub type Micros = u64;
@@ -30,7 +31,8 @@ pub const TRAFFIC_UNTIL: Micros = 45 * SECOND;
 pub const SHORTEST_RUN: Micros = 60 * SECOND;
 
 /// What kind of trouble a seed tries.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Class {
     /// Anything, at any time.
     Mixed,
@@ -47,7 +49,7 @@ pub enum Class {
 }
 
 /// All that a seed decides before the run.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Setup {
     /// The seed.
     pub seed: u64,
@@ -56,6 +58,7 @@ pub struct Setup {
     /// Settings of every worker.
     pub config: Config,
     /// What feeds the lanes.
+    #[serde(with = "as_text::Source")]
     pub source: SourceKind,
     /// The partitions, sorted by id.
     pub partitions: Arc<[Partition]>,
@@ -70,7 +73,7 @@ pub struct Setup {
 }
 
 /// A machine that can run one process at a time.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Machine {
     /// The number its workers would like in their ids.
     pub preferred: Option<u64>,
@@ -83,7 +86,7 @@ pub struct Machine {
 }
 
 /// What is published.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Traffic {
     /// Messages in all.
     pub messages: u64,
@@ -102,12 +105,31 @@ pub struct Traffic {
 }
 
 /// What handlers do.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Handlers {
     /// Shortest normal call.
     pub fastest: Micros,
     /// Longest normal call.
     pub slowest: Micros,
+}
+
+/// The source's kind in a file.
+mod as_text {
+    use super::{Deserialize, Retention, Serialize, SourceKind};
+
+    #[derive(Serialize, Deserialize)]
+    #[serde(remote = "SourceKind", rename_all = "snake_case")]
+    pub enum Source {
+        Log,
+        Stream(#[serde(with = "Forgets")] Retention),
+    }
+
+    #[derive(Serialize, Deserialize)]
+    #[serde(remote = "Retention", rename_all = "snake_case")]
+    pub enum Forgets {
+        Limits,
+        WorkQueue,
+    }
 }
 
 impl Setup {
@@ -197,6 +219,13 @@ impl Setup {
         micros(self.config.session_ttl())
     }
 
+    /// How long this span is at the least for whoever has the fastest clock.
+    pub fn shortest(&self, span: Micros) -> Micros {
+        let fastest = self.machines.iter().map(|machine| machine.ppm).max();
+        let fastest = fastest.unwrap_or(0).max(0) as u64;
+        span / 1000 * 1_000_000 / (1_000_000 + fastest) * 1000
+    }
+
     /// The time between two renewals, in microseconds.
     pub fn heartbeat(&self) -> Micros {
         micros(self.config.heartbeat())
@@ -261,12 +290,14 @@ fn draw_machines(rng: &mut Rng, initial: usize) -> Vec<Machine> {
     let spare = rng.between(1, 3) as usize;
     let preferring = rng.chance(0.4);
     let skewed = rng.chance(0.6);
+    // Two clocks may differ by nearly the whole margin of a lease.
+    let skew = if rng.chance(0.2) { 45_000 } else { 20_000 };
     let together = rng.chance(0.5);
     (0..initial + spare)
         .map(|number| Machine {
             preferred: preferring.then_some(number as u64),
             ppm: if skewed {
-                rng.between(0, 40_000) as i64 - 20_000
+                rng.between(0, 2 * skew as u64) as i64 - skew
             } else {
                 0
             },
@@ -353,4 +384,19 @@ fn draw_jetstream(rng: &mut Rng, config: &mut Config) {
     jetstream.reconcile_interval = Duration::from_millis(rng.between(3_000, 20_000));
     jetstream.initial_batch = rng.between(1, 50) as u32;
     jetstream.backpressure = 0.5 + 0.4 * rng.unit();
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_setup_survives_a_file() {
+        for seed in 0..300 {
+            let setup = Setup::of(seed);
+            let text = serde_json::to_string(&setup).expect("plain data");
+            let read: Setup = serde_json::from_str(&text).expect("what was written");
+            assert_eq!(read, setup, "seed {seed}");
+        }
+    }
 }

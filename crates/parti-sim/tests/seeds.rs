@@ -1,12 +1,7 @@
 //! The standing slice of seeds, and every seed that once failed.
 
-use std::sync::Arc;
-
 use parti_sim::campaign;
 use parti_sim::regressions;
-use parti_sim::scenario;
-use parti_sim::setup::Setup;
-use parti_sim::world;
 
 const SEEDS: u64 = 2_000;
 
@@ -31,16 +26,11 @@ fn the_first_seeds_break_no_promise() {
 
 #[test]
 fn what_failed_once_does_not_fail_again() {
-    let known = regressions::parse(include_str!("../regressions.txt")).expect("a well-formed list");
-    for regression in known {
-        let setup = Arc::new(Setup::of(regression.seed));
-        let faults = regression.faults.unwrap_or_else(|| scenario::of(&setup));
-        let outcome = world::run(&setup, &faults, false);
-        if let Some(violation) = outcome.violation {
-            panic!(
-                "seed {} ({}): {violation}",
-                regression.seed, regression.comment
-            );
+    let known = regressions::all().expect("well-formed files");
+    assert!(!known.is_empty(), "the files are gone");
+    for (name, regression) in known {
+        if let Some(violation) = regression.run(false).violation {
+            panic!("{name} ({}): {violation}", regression.comment);
         }
     }
 }

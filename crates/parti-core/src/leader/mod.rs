@@ -180,7 +180,15 @@ impl Leader {
         }
         if let Stage::Planning { planner, wake_at } = &mut self.stage {
             if std::mem::take(&mut self.sessions_changed) {
-                planner.members(now, &members(sessions, self.term));
+                let mut members = members(sessions, self.term);
+                if crate::planted!(EvictionWithoutWrite) {
+                    for (id, member) in &mut members {
+                        if self.reaper.is_ending(id) && member.status == SessionStatus::Live {
+                            member.status = SessionStatus::Evicted;
+                        }
+                    }
+                }
+                planner.members(now, &members);
                 *wake_at = now;
             }
             if now >= *wake_at {

@@ -135,6 +135,9 @@ impl Reaper {
         if writes.is_empty() {
             return;
         }
+        if planted!(EvictionWithoutWrite) {
+            return;
+        }
         let ids = writes.iter().map(|(id, ..)| id.clone()).collect();
         let writes = writes
             .into_iter()
@@ -145,6 +148,11 @@ impl Reaper {
             })
             .collect();
         out.ask(Purpose::EndSessions(ids), StoreOp::Write(writes), ttl);
+    }
+
+    /// Whether this session is about to be marked as over.
+    pub fn is_ending(&self, id: &WorkerId) -> bool {
+        self.in_flight.contains_key(id)
     }
 
     /// What became of the marks.

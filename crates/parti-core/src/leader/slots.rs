@@ -190,7 +190,9 @@ pub fn judge(
                 Verdict::RollBack(Blame::Gone)
             } else if to.degraded {
                 Verdict::RollBack(Blame::Degraded)
-            } else if is_ready(to.ready, mv.version, partition) {
+            } else if is_ready(to.ready, mv.version, partition)
+                || crate::planted!(RevokeBeforeReady)
+            {
                 Verdict::Revoke
             } else if now >= mv.since + limits.prepare_timeout {
                 Verdict::RollBack(Blame::NotReady)
@@ -217,8 +219,7 @@ pub fn judge(
 /// count.
 fn is_ready(ready: Option<&Ready>, version: Version, partition: &PartitionId) -> bool {
     ready.is_some_and(|ready| {
-        (ready.version >= version || crate::planted!(ReadyOfOldVersionCounts))
-            && ready.partitions.binary_search(partition).is_ok()
+        ready.version >= version && ready.partitions.binary_search(partition).is_ok()
     })
 }
 

@@ -1,25 +1,37 @@
 //! `replay`: one world again, step by step.
 
 use std::io::{self, Write};
-use std::sync::Arc;
+use std::path::Path;
 
 use super::{Arguments, number};
-use crate::scenario::{self, Timed};
+use crate::regressions::Regression;
+use crate::scenario::Timed;
 use crate::setup::Setup;
 use crate::world;
 
 pub(super) fn run(arguments: &[String]) -> Result<bool, String> {
-    let arguments = Arguments::of(arguments, &["faults"])?;
-    let [seed] = arguments.rest[..] else {
-        return Err("replay wants one SEED".into());
+    let arguments = Arguments::of(arguments, &["faults", "file", "save", "comment"])?;
+    let faults: Option<Vec<Timed>> = match arguments.text("faults") {
+        Some(json) => Some(serde_json::from_str(json).map_err(|why| format!("--faults: {why}"))?),
+        None => None,
     };
-    let setup = Arc::new(Setup::of(number("SEED", seed)?));
-    let faults: Vec<Timed> = match arguments.text("faults") {
-        Some(json) => serde_json::from_str(json).map_err(|why| format!("--faults: {why}"))?,
-        None => scenario::of(&setup),
+    let comment = arguments.text("comment").unwrap_or_default();
+    let case = match (&arguments.rest[..], arguments.text("file")) {
+        ([seed], None) => Regression::of(number("SEED", seed)?, faults, comment),
+        ([], Some(path)) => {
+            let saved = Regression::load(Path::new(path))?;
+            Regression {
+                faults: faults.unwrap_or(saved.faults),
+                ..saved
+            }
+        }
+        _ => return Err("replay wants one SEED, or --file PATH".into()),
     };
-    let outcome = world::run(&setup, &faults, true);
-    let text = describe(&setup, &faults, &outcome);
+    if let Some(name) = arguments.text("save") {
+        println!("saved as {}", case.save(name)?.display());
+    }
+    let outcome = case.run(true);
+    let text = describe(&case.setup, &case.faults, &outcome);
     // Whoever reads only the head closes the pipe: that is no error.
     let mut out = io::BufWriter::new(io::stdout().lock());
     let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());

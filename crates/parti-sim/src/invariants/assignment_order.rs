@@ -1,5 +1,6 @@
 //! No assignment of a lower term or version is accepted, by a worker or over a newer one in the
-//! store. (The same one may be written again, by a leader that does not know whether it landed.)
+//! store. For a worker, any term counts that it was shown. (The same one may be written again, by a
+//! leader that does not know whether it landed.)
 
 use std::collections::BTreeMap;
 
@@ -15,6 +16,8 @@ use crate::facts::{Facts, Proc, Seen};
 #[derive(Default)]
 pub struct AssignmentOrder {
     accepted: BTreeMap<Proc, (Term, Version)>,
+    /// The highest term that each worker was shown.
+    shown: BTreeMap<Proc, Term>,
 }
 
 impl Invariant for AssignmentOrder {
@@ -24,6 +27,11 @@ impl Invariant for AssignmentOrder {
 
     fn see(&mut self, facts: &Facts, seen: &Seen<'_>) -> Verdict {
         match seen {
+            Seen::TermShown { proc, term } => {
+                let highest = self.shown.entry(*proc).or_default();
+                *highest = (*highest).max(*term);
+                Ok(())
+            }
             Seen::Acted {
                 proc,
                 action: Action::Report(report),
@@ -46,6 +54,13 @@ impl Invariant for AssignmentOrder {
                          {last_version} of term {last_term}"
                     ));
                 }
+                let shown = self.shown.get(proc).copied().unwrap_or_default();
+                if *term < shown && facts.setup.config.coordination == Coordination::Leader {
+                    return Err(format!(
+                        "process {proc} accepted version {version} of term {term}, and knew of term \
+                         {shown}"
+                    ));
+                }
                 self.accepted.insert(*proc, (*term, *version));
                 Ok(())
             }
@@ -59,7 +74,10 @@ impl Invariant for AssignmentOrder {
                 let Record::Assignment(before) = &old.record else {
                     return Ok(());
                 };
-                let newer = after.term >= before.term && after.version > before.version;
+                // The same version of a higher term is told apart by its term.
+                let newer = after.version > before.version
+                    || after.version == before.version && after.term > before.term;
+                let newer = newer && after.term >= before.term;
                 if newer || same(before, after) {
                     return Ok(());
                 }
@@ -104,5 +122,18 @@ mod tests {
         bench.report(0, assigned(3, 7)).expect("of a newer term");
         bench.report(0, assigned(2, 8)).expect_err("an old term");
         bench.report(0, assigned(3, 6)).expect_err("an old version");
+    }
+
+    #[test]
+    fn an_assignment_below_a_known_term_is_caught() {
+        let mut bench = Bench::new(AssignmentOrder::default());
+        bench.start(1);
+        bench.report(0, assigned(2, 5)).expect("the first");
+        let shown = Seen::TermShown {
+            proc: 0,
+            term: Term(3),
+        };
+        bench.see(shown).expect("fine");
+        bench.report(0, assigned(2, 6)).expect_err("3 was shown");
     }
 }

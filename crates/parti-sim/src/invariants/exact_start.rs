@@ -121,7 +121,7 @@ impl ExactStart {
         // A work queue forgets what was acked, even before the checkpoint has passed it.
         let forgets = facts.setup.source == SourceKind::Stream(Retention::WorkQueue);
         let skipped = partition.messages[passed].iter().find(|message| {
-            let gone = message.dead_letter || forgets && message.is_done();
+            let gone = message.dead_letter || message.removed || forgets && message.is_done();
             !gone && known.binary_search(&message.offset).is_err()
         });
         match skipped {
@@ -159,7 +159,8 @@ fn first_start(facts: &Facts, id: &PartitionId, after: &PartitionRecord) -> Verd
     };
     let first = facts.partitions[index]
         .messages
-        .first()
+        .iter()
+        .find(|message| !message.removed)
         .map(|message| message.offset);
     let latest = match facts.setup.config.processing.start {
         StartPosition::Earliest => first,

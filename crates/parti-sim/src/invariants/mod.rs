@@ -27,8 +27,11 @@ mod outage_moves_nothing;
 mod plan_covers;
 mod poison_ends;
 mod repeats_bounded;
+mod retention_named;
+mod revoke_needs_ready;
 mod session_ends_by_write;
 mod take_needs_evidence;
+mod take_within_lease;
 mod unique_id;
 mod unique_leader;
 mod zero_repeats;
@@ -98,8 +101,9 @@ pub fn all() -> Vec<Box<dyn Invariant + Send>> {
         Box::new(checkpoint_monotone::CheckpointMonotone),
         Box::new(checkpoint_done::CheckpointDone),
         Box::new(take_needs_evidence::TakeNeedsEvidence),
+        Box::new(take_within_lease::TakeWithinLease),
         Box::new(session_ends_by_write::SessionEndsByWrite),
-        Box::new(no_early_eviction::NoEarlyEviction::default()),
+        Box::new(no_early_eviction::NoEarlyEviction),
         Box::new(unique_id::UniqueId),
         Box::new(lease_dispatch::LeaseDispatch),
         Box::new(one_dispatcher::OneDispatcher),
@@ -109,6 +113,7 @@ pub fn all() -> Vec<Box<dyn Invariant + Send>> {
         Box::new(repeats_bounded::RepeatsBounded),
         Box::new(assignment_order::AssignmentOrder::default()),
         Box::new(plan_covers::PlanCovers::default()),
+        Box::new(revoke_needs_ready::RevokeNeedsReady::default()),
         Box::new(ack_after_done::AckAfterDone::default()),
         Box::new(outage_moves_nothing::OutageMovesNothing::default()),
         Box::new(no_thrash::NoThrash::default()),
@@ -119,6 +124,7 @@ pub fn all() -> Vec<Box<dyn Invariant + Send>> {
         Box::new(balance::Balance),
         Box::new(drained::Drained),
         Box::new(no_loss::NoLoss),
+        Box::new(retention_named::RetentionNamed::default()),
         Box::new(named_errors::NamedErrors::default()),
     ]
 }

@@ -1,26 +1,14 @@
 //! A session is ended by somebody else only after a whole lease of silence: no renewal of it was
-//! accepted for that long, by the fastest clock that the evictor could have. For whoever leads, the
-//! silence of `leader` counts too.
+//! accepted for that long, by the fastest clock that the evictor could have.
 
-use std::collections::BTreeMap;
-
-use parti_core::ids::{Incarnation, WorkerId};
 use parti_core::key::Key;
 use parti_core::record::{Record, SessionStatus};
 
 use super::{Invariant, Verdict};
 use crate::facts::{Facts, Seen};
-use crate::setup::Micros;
-
-/// Clocks may run this much fast (in parts of a thousand): the evictor's lease is that much shorter.
-const FASTEST_CLOCK: u64 = 20;
 
 /// See the module.
-#[derive(Default)]
-pub struct NoEarlyEviction {
-    /// When each session last renewed `leader`.
-    led: BTreeMap<(WorkerId, Incarnation), Micros>,
-}
+pub struct NoEarlyEviction;
 
 impl Invariant for NoEarlyEviction {
     fn name(&self) -> &'static str {
@@ -28,14 +16,6 @@ impl Invariant for NoEarlyEviction {
     }
 
     fn see(&mut self, facts: &Facts, seen: &Seen<'_>) -> Verdict {
-        if let Seen::Wrote {
-            new: Some(Record::Leader(record)),
-            ..
-        } = seen
-            && let Some(holder) = &record.holder
-        {
-            self.led.insert(holder.clone(), facts.now);
-        }
         let Seen::Wrote {
             proc,
             key: Key::Worker(id),
@@ -72,10 +52,8 @@ impl Invariant for NoEarlyEviction {
         let Some(session) = session else {
             return Ok(());
         };
-        let led = self.led.get(&(id.clone(), life)).copied();
-        let heard = led.map_or(session.renewed, |led| led.min(session.renewed));
-        let silence = facts.now - heard;
-        let shortest = facts.setup.ttl() * 1000 / (1000 + FASTEST_CLOCK);
+        let silence = facts.now - session.renewed;
+        let shortest = facts.setup.shortest(facts.setup.ttl());
         if silence >= shortest {
             return Ok(());
         }
@@ -93,7 +71,7 @@ mod tests {
 
     #[test]
     fn an_eviction_before_the_lease_is_over_is_caught() {
-        let mut bench = Bench::new(NoEarlyEviction::default());
+        let mut bench = Bench::new(NoEarlyEviction);
         bench.start(2);
         let a = bench.claim(0, "worker-0");
         bench.pass(4_000_000);
@@ -106,7 +84,7 @@ mod tests {
 
     #[test]
     fn an_eviction_after_the_lease_is_fine() {
-        let mut bench = Bench::new(NoEarlyEviction::default());
+        let mut bench = Bench::new(NoEarlyEviction);
         bench.start(2);
         let a = bench.claim(0, "worker-0");
         bench.pass(6_000_000);
@@ -117,7 +95,7 @@ mod tests {
 
     #[test]
     fn a_goodbye_in_anothers_name_is_caught() {
-        let mut bench = Bench::new(NoEarlyEviction::default());
+        let mut bench = Bench::new(NoEarlyEviction);
         bench.start(2);
         let a = bench.claim(0, "worker-0");
         bench

@@ -25,6 +25,15 @@ impl Invariant for NoThrash {
     }
 
     fn see(&mut self, facts: &Facts, seen: &Seen<'_>) -> Verdict {
+        if let Seen::ListChanged = seen {
+            let partitions = facts.partitions.len() as u64;
+            self.optimum += match facts.setup.config.strategy {
+                StrategyChoice::RoundRobin => partitions,
+                StrategyChoice::ConsistentHash { .. } | StrategyChoice::FairShare => {
+                    partitions.div_ceil(2)
+                }
+            };
+        }
         let Seen::Wrote { .. } = seen else {
             return Ok(());
         };

@@ -53,7 +53,8 @@ impl Invariant for OneDispatcher {
             for call in known.calls.iter().filter(|call| call.partition == index) {
                 let ended = known.ends.iter().any(|end| *end >= call.started);
                 // Its call is given up at 90 % of the shutdown timeout, on a clock that may run fast.
-                let patience = micros(facts.setup.config.shutdown_timeout) * 88 / 100;
+                let timeout = micros(facts.setup.config.shutdown_timeout);
+                let patience = facts.setup.shortest(timeout * 9 / 10);
                 let given_up = known
                     .stop_asked
                     .is_some_and(|asked| facts.now >= asked + patience);

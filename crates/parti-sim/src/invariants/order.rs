@@ -64,9 +64,10 @@ impl Invariant for Order {
                 job.epoch, open.offset
             ));
         }
-        let at_once = facts.procs[*proc].calls.iter().filter(|call| {
-            call.partition == index && call.epoch == job.epoch && (!by_key || call.key == key)
-        });
+        let at_once = facts.procs[*proc]
+            .calls
+            .iter()
+            .filter(|call| call.partition == index && (!by_key || call.key == key));
         if at_once.count() > 1 {
             return Err(format!(
                 "process {proc} dispatched {id}/{offset} beside another one"

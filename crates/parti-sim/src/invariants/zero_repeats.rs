@@ -55,7 +55,9 @@ fn may_repeat(facts: &Facts, completion: &Completion) -> bool {
         return false;
     };
     // Its shutdown timeout, on a clock that may run fast.
-    let timeout = micros(facts.setup.config.shutdown_timeout) * 97 / 100;
+    let timeout = facts
+        .setup
+        .shortest(micros(facts.setup.config.shutdown_timeout) * 99 / 100);
     ended >= asked + timeout
 }
 

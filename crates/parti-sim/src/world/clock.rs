@@ -24,6 +24,11 @@ impl Clock {
         }
     }
 
+    /// Puts the clock forward, or back.
+    pub fn jump(&mut self, by: i64) {
+        self.offset = self.offset.saturating_add_signed(by);
+    }
+
     /// What the clock shows when the world's time is `now`.
     pub fn local(&self, now: Micros) -> Time {
         let run = now as i64 + now as i64 * self.ppm / MILLION;

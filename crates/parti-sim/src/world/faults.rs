@@ -1,15 +1,21 @@
 //! Carrying out the scenario.
 
-use parti_core::ids::{Incarnation, WorkerId};
-use parti_core::io::{StoreReply, Write};
+use parti_core::ids::{Incarnation, Offset, WorkerId};
+use parti_core::io::{Retention, SourceKind, StoreReply, Write};
 use parti_core::key::Key;
+use parti_core::partition::Partition;
+use parti_core::planted;
 use parti_core::record::Record;
+use parti_core::rng::Rng;
 use parti_core::worker::Event;
+use std::sync::Arc;
 
-use super::World;
 use super::link::Until;
+use super::overthrow::Ambush;
+use super::{Happening, World};
 use crate::facts::{Proc, Seen};
 use crate::fault::{Fault, Victim, WriteKind};
+use crate::model::Source;
 use crate::setup::{Micros, SECOND};
 
 /// A crash that waits for its write.
@@ -54,6 +60,7 @@ impl World {
                     return false;
                 };
                 self.pause(proc, length);
+                self.procs[proc].asleep.get_or_insert(self.now);
                 self.break_watches(machine, length);
                 self.cut_source(machine, length);
             }
@@ -88,6 +95,17 @@ impl World {
                     restart_after,
                 });
             }
+            Fault::Overthrow {
+                nth,
+                frozen,
+                length,
+            } => {
+                self.ambushes.push(Ambush {
+                    left: nth,
+                    frozen,
+                    length,
+                });
+            }
             Fault::SlowHandlers {
                 machine,
                 length,
@@ -99,7 +117,12 @@ impl World {
                 let Some(proc) = self.running_on(machine) else {
                     return false;
                 };
-                self.deliver(proc, Event::ClockJumped);
+                if planted!(WallClock) {
+                    let by = self.lots.below(40 * SECOND) as i64 - 20 * SECOND as i64;
+                    self.procs[proc].clock.jump(by);
+                } else {
+                    self.deliver(proc, Event::ClockJumped);
+                }
             }
             Fault::Refresh { machine } => {
                 let Some(proc) = self.running_on(machine) else {
@@ -107,6 +130,8 @@ impl World {
                 };
                 self.deliver(proc, Event::RefreshPartitions);
             }
+            Fault::ListChange { salt } => self.change_list(Some(salt)),
+            Fault::Retention { keep } => return self.trim(keep),
             Fault::ReplaceStore => self.lose_store(None),
             Fault::RollBackStore { writes } => self.lose_store(Some(writes)),
             _ => return self.inflict_on_links(fault),
@@ -178,14 +203,93 @@ impl World {
                 self.trouble(Some(machine), length + delay, false);
             }
             Fault::SourceDown { machine, length } => self.cut_source(machine, length),
+            Fault::LostDeliveries {
+                machine,
+                length,
+                percent,
+            } => self.links[machine].losing = Until::new(now + length, percent),
             Fault::ConsumerLeaderChange { machine } => return self.change_consumer_leader(machine),
-            Fault::LaggingReplica { behind, .. } => {
+            Fault::LaggingReplica { behind, length } => {
                 let Some(stream) = self.source.as_stream() else {
                     return false;
                 };
                 stream.set_replica_lag(behind);
+                self.replica_lags = Until::new(now + length, ());
+                self.queue.push(now + length, Happening::ReplicaCatchesUp);
             }
             _ => return false,
+        }
+        true
+    }
+
+    /// The partition list changes: some are gone, some are back, some weigh another amount. Each
+    /// worker is told at another time. Without a salt, everything is as it was at first.
+    pub(super) fn change_list(&mut self, salt: Option<u64>) {
+        let whole = self.setup.partitions.clone();
+        let list: Arc<[Partition]> = match salt {
+            None => whole,
+            Some(salt) => {
+                let mut rng = Rng::new(salt);
+                let mut kept = Vec::new();
+                for (index, partition) in whole.iter().enumerate() {
+                    if rng.chance(0.2) {
+                        self.jury.see(self.now, Seen::Unlisted { partition: index });
+                        continue;
+                    }
+                    let mut partition = partition.clone();
+                    if rng.chance(0.1) {
+                        partition.weight = rng.between(1, 5);
+                    }
+                    kept.push(partition);
+                }
+                kept.into()
+            }
+        };
+        if list == self.list {
+            return;
+        }
+        self.list = list;
+        self.jury.see(self.now, Seen::ListChanged);
+        for machine in 0..self.links.len() {
+            if let Some(proc) = self.running_on(machine) {
+                let at = self.now + self.lots.below(3 * SECOND);
+                let event = Event::RefreshPartitions;
+                self.queue.push(at, Happening::Deliver { proc, event });
+            }
+        }
+    }
+
+    pub(super) fn replica_catches_up(&mut self) {
+        if self.replica_lags.now(self.now).is_none()
+            && let Some(stream) = self.source.as_stream()
+        {
+            stream.set_replica_lag(0);
+        }
+    }
+
+    /// Retention removes all but the newest messages, handled or not.
+    fn trim(&mut self, keep: u64) -> bool {
+        let limits = SourceKind::Stream(Retention::Limits);
+        if self.setup.source == SourceKind::Stream(Retention::WorkQueue) {
+            return false;
+        }
+        for partition in 0..self.setup.partitions.len() {
+            let id = &self.setup.partitions[partition].id;
+            let first = match &mut self.source {
+                Source::Stream(stream) => Offset(stream.head().0.saturating_sub(keep) + 1),
+                Source::Log(log) => {
+                    // A partition of its own has only a few of all messages.
+                    let first = Offset(log.end(id).0.saturating_sub(keep / 8));
+                    log.trim(id, first);
+                    first
+                }
+            };
+            self.jury.see(self.now, Seen::Trimmed { partition, first });
+        }
+        if self.setup.source == limits
+            && let Some(stream) = self.source.as_stream()
+        {
+            stream.trim(Offset(stream.head().0.saturating_sub(keep) + 1));
         }
         true
     }

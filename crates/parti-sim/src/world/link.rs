@@ -51,6 +51,8 @@ pub(super) struct Link {
     pub lagging: Until<Micros>,
     /// The source cannot be reached.
     pub source_cut: Until<()>,
+    /// So many of a hundred deliveries are lost.
+    pub losing: Until<u8>,
     /// Handlers take this much longer at the most.
     pub slow_handlers: Until<Micros>,
 }

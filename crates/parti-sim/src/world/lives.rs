@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use parti_core::io::{Ask, RequestId};
+use parti_core::planted;
 use parti_core::time::Time;
 use parti_core::worker::{Event, Fatal, Report};
 
@@ -26,6 +27,8 @@ pub(super) struct Process {
     pub clock: Clock,
     /// Standing still: whatever comes waits in the inbox.
     pub paused: bool,
+    /// Since when its machine sleeps.
+    pub asleep: Option<Micros>,
     pub inbox: Vec<Event>,
     /// When the next tick is due; others are void.
     pub timer: Micros,
@@ -80,6 +83,7 @@ impl World {
             worker: Some(worker),
             clock: Clock::of(&place),
             paused: false,
+            asleep: None,
             inbox: Vec::new(),
             timer: Micros::MAX,
             waiting: BTreeMap::new(),
@@ -144,7 +148,7 @@ impl World {
         let at = self.now + latency(&mut self.net);
         let healthy = self.jury.facts.healed.is_some() || !self.lots.chance(0.02);
         let list = if healthy {
-            Ok(self.setup.partitions.clone())
+            Ok(self.list.clone())
         } else {
             Err(Arc::from("the list is not available"))
         };
@@ -191,6 +195,11 @@ impl World {
             return;
         }
         process.paused = false;
+        if let Some(since) = process.asleep.take()
+            && planted!(ClockStopsInSuspend)
+        {
+            process.clock.jump(since as i64 - self.now as i64);
+        }
         let inbox = std::mem::take(&mut process.inbox);
         let held = std::mem::take(&mut process.held_calls);
         self.trace
@@ -299,12 +308,15 @@ impl World {
         self.outage = Default::default();
         self.storm = Default::default();
         self.traps.clear();
+        self.ambushes.clear();
+        self.held_go_on();
         if let Some(stream) = self.source.as_stream() {
             stream.set_replica_lag(0);
         }
         for link in &mut self.links {
             link.heal();
         }
+        self.change_list(None);
         self.trace.say(self.now, || "everything heals".into());
         self.jury.see(self.now, Seen::Healed);
         for proc in 0..self.procs.len() {

@@ -23,6 +23,7 @@ mod clock;
 mod faults;
 mod link;
 mod lives;
+mod overthrow;
 mod publish;
 mod queue;
 mod source;
@@ -34,6 +35,7 @@ use std::sync::Arc;
 
 use parti_core::ids::Offset;
 use parti_core::io::{RequestId, SourceEvent, SourceRequest, StoreReply, WatchEvent};
+use parti_core::partition::Partition;
 use parti_core::rng::Rng;
 use parti_core::strategy::Strategy;
 use parti_core::time::Time;
@@ -52,6 +54,7 @@ use calls::Nature;
 use faults::Trap;
 use link::{Link, Until};
 use lives::Process;
+use overthrow::Ambush;
 use queue::Queue;
 use trace::Trace;
 
@@ -117,6 +120,10 @@ enum Happening {
     },
     /// A dead link to the source is alive again.
     SourceBack { proc: Proc },
+    /// What was held back on its way to the store goes on.
+    HeldGoOn,
+    /// The source's lagging replica has caught up, unless it lags anew.
+    ReplicaCatchesUp,
     /// A closed connection is noticed by the source.
     Disconnected { client: ClientId },
     /// The source has something although nobody asked.
@@ -173,11 +180,19 @@ struct World {
     source: Source,
     links: Vec<Link>,
     procs: Vec<Process>,
+    /// The partition list as it is now.
+    list: Arc<[Partition]>,
+    /// Until when the source's replica lags.
+    replica_lags: Until<()>,
     /// Nobody reaches the store.
     outage: Until<()>,
     /// So many of a hundred accepted writes are answered as conflicts.
     storm: Until<u8>,
     traps: Vec<Trap>,
+    /// Leaders to be overthrown.
+    ambushes: Vec<Ambush>,
+    /// Writes of a leader that wait on their way until another one leads.
+    held: Vec<(Proc, Box<StoreRequest>)>,
     /// How each message behaves, in step with the facts.
     natures: Vec<Vec<Nature>>,
     published: u64,
@@ -230,9 +245,13 @@ impl World {
             source,
             links: vec![Link::default(); setup.machines.len()],
             procs: Vec::new(),
+            list: setup.partitions.clone(),
+            replica_lags: Until::default(),
             outage: Until::default(),
             storm: Until::default(),
             traps: Vec::new(),
+            ambushes: Vec::new(),
+            held: Vec::new(),
             natures: vec![Vec::new(); setup.partitions.len()],
             published: 0,
             serial: 0,
@@ -299,6 +318,8 @@ impl World {
                 client,
                 event,
             } => self.source_news(proc, client, event),
+            Happening::HeldGoOn => self.held_go_on(),
+            Happening::ReplicaCatchesUp => self.replica_catches_up(),
             Happening::SourceBack { proc } => self.source_back(proc),
             Happening::Disconnected { client } => {
                 self.source.disconnect(client);
@@ -333,6 +354,7 @@ impl World {
         self.trace
             .step(now, [proc as u64, faults::word_of(&event), local.0]);
         self.trace.say(now, || format!("→ {proc} {event:?}"));
+        self.note_terms(proc, &event);
         let mut actions = std::mem::take(&mut self.actions);
         if let Some(worker) = &mut self.procs[proc].worker {
             worker.handle(local, event, &mut actions);

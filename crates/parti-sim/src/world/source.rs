@@ -6,7 +6,7 @@ use std::sync::Arc;
 use parti_core::io::{Ask, SourceError, SourceEvent, SourceRequest};
 use parti_core::worker::Event;
 
-use super::link::{latency, short_latency};
+use super::link::{hit, latency, short_latency};
 use super::{Happening, World};
 use crate::facts::{Proc, Seen};
 use crate::model::ClientId;
@@ -170,6 +170,12 @@ impl World {
             .is_some()
         {
             // Sent into a dying link.
+            return;
+        }
+        if let Some(percent) = self.links[process.machine].losing.now(self.now)
+            && matches!(event, SourceEvent::Delivered { .. })
+            && hit(&mut self.net, percent)
+        {
             return;
         }
         self.queue.push(

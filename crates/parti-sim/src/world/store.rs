@@ -119,6 +119,14 @@ impl World {
             }
             return;
         }
+        if let Some(request) = self.ambushed(proc, Box::new(request)) {
+            self.store_takes(proc, *request);
+        }
+    }
+
+    /// A request is at the store.
+    pub(super) fn store_takes(&mut self, proc: Proc, request: StoreRequest) {
+        let machine = self.procs[proc].machine;
         // Of a dead process, some of what it sent still arrives.
         if !self.is_running(proc) && self.net.chance(0.3) {
             return;
@@ -204,6 +212,7 @@ impl World {
                 },
             );
             self.tell_watchers(&key);
+            self.perhaps_overthrown(old.as_ref(), new.as_ref());
         }
         if !matches!(outcome, WriteOutcome::Done(_)) {
             return outcome;

@@ -88,7 +88,8 @@ impl Worker {
             _ => {}
         }
         self.observe_leader();
-        if lease && let Some(leader) = &mut self.leader {
+        let may_lead = lease || planted!(OldLeaderPublishes);
+        if may_lead && let Some(leader) = &mut self.leader {
             let list = self.partitions.as_ref();
             if let Some(term) = leader.step(&self.sessions, &self.silence, list, &mut self.out) {
                 self.outdone(term);

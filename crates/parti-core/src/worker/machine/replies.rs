@@ -182,7 +182,6 @@ impl Worker {
             &mut self.out,
         );
         self.leader = Some(leader);
-        self.heeded.clear();
     }
 
     /// A term above the own one was met.

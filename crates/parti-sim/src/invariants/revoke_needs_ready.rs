@@ -1,0 +1,144 @@
+//! A move pauses its partition only once the new owner is ready: the leader takes a partition from
+//! a live owner's `serve` only after whoever prepares it has said so, to this very prepare or a
+//! later version.
+
+use std::collections::BTreeMap;
+
+use parti_core::ids::{Incarnation, PartitionId, Version, WorkerId};
+use parti_core::key::Key;
+use parti_core::record::{AssignmentRecord, Record};
+
+use super::{Invariant, Verdict};
+use crate::facts::{Facts, Seen};
+
+/// See the module.
+#[derive(Default)]
+pub struct RevokeNeedsReady {
+    /// Since which version each worker prepares a partition without a break.
+    since: BTreeMap<(WorkerId, PartitionId), Version>,
+    /// The highest version that each life of a worker said ready to.
+    ready: BTreeMap<(WorkerId, Incarnation, PartitionId), Version>,
+}
+
+impl Invariant for RevokeNeedsReady {
+    fn name(&self) -> &'static str {
+        "a partition is revoked only when its new owner is ready"
+    }
+
+    fn see(&mut self, facts: &Facts, seen: &Seen<'_>) -> Verdict {
+        let Seen::Wrote {
+            key,
+            revision,
+            old,
+            new,
+            ..
+        } = seen
+        else {
+            return Ok(());
+        };
+        match (key, new) {
+            (Key::Worker(id), Some(Record::Worker(record))) => {
+                let life = record.incarnation_at(*revision);
+                let ready = &record.ready;
+                for partition in &ready.partitions {
+                    let said = self
+                        .ready
+                        .entry((id.clone(), life, partition.clone()))
+                        .or_default();
+                    *said = (*said).max(ready.version);
+                }
+                Ok(())
+            }
+            (Key::Assignment(id), new) => {
+                let before = old.and_then(|stored| assignment(&stored.record));
+                let after = new.and_then(assignment);
+                self.take_in(id, before, after);
+                match (before, after) {
+                    (Some(before), Some(after)) => self.check(facts, id, before, after),
+                    _ => Ok(()),
+                }
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+impl RevokeNeedsReady {
+    fn take_in(
+        &mut self,
+        id: &WorkerId,
+        before: Option<&AssignmentRecord>,
+        after: Option<&AssignmentRecord>,
+    ) {
+        for (partition, _) in before.iter().flat_map(|record| &record.prepare) {
+            if after.is_none_or(|after| !prepares(after, partition)) {
+                self.since.remove(&(id.clone(), partition.clone()));
+            }
+        }
+        let Some(after) = after else {
+            return;
+        };
+        for (partition, _) in &after.prepare {
+            self.since
+                .entry((id.clone(), partition.clone()))
+                .or_insert(after.version);
+        }
+    }
+
+    fn check(
+        &self,
+        facts: &Facts,
+        id: &WorkerId,
+        before: &AssignmentRecord,
+        after: &AssignmentRecord,
+    ) -> Verdict {
+        let lives = |id: &WorkerId, life: Incarnation| {
+            facts
+                .session_record(id)
+                .is_some_and(|(record, present)| present == life && !record.status.is_over())
+        };
+        if before.incarnation != after.incarnation || !lives(id, after.incarnation) {
+            return Ok(());
+        }
+        for partition in &before.serve {
+            if after.serve.binary_search(partition).is_ok() {
+                continue;
+            }
+            let mut waiting = None;
+            for (key, stored) in &facts.records {
+                let (Key::Assignment(to), Some(record)) = (key, assignment(&stored.record)) else {
+                    continue;
+                };
+                if to == id || !prepares(record, partition) || !lives(to, record.incarnation) {
+                    continue;
+                }
+                let since = self.since.get(&(to.clone(), partition.clone()));
+                let said = (to.clone(), record.incarnation, partition.clone());
+                if self.ready.get(&said) >= since {
+                    waiting = None;
+                    break;
+                }
+                waiting = Some((to, since));
+            }
+            if let Some((to, since)) = waiting {
+                return Err(format!(
+                    "{partition} was taken from {id} by version {}, but {to}, which prepares it since \
+                     version {since:?}, is not ready",
+                    after.version
+                ));
+            }
+        }
+        Ok(())
+    }
+}
+
+fn assignment(record: &Record) -> Option<&AssignmentRecord> {
+    match record {
+        Record::Assignment(record) => Some(record),
+        _ => None,
+    }
+}
+
+fn prepares(record: &AssignmentRecord, partition: &PartitionId) -> bool {
+    record.prepare.iter().any(|(id, _)| id == partition)
+}
