@@ -226,6 +226,16 @@ pub enum Trouble {
         /// Who holds it.
         owner: WorkerId,
     },
+    /// More partitions than all workers together can serve.
+    #[error(
+        "{partitions} partitions are over cap and served by nobody: every worker serves {cap} already; add workers or raise jetstream.subject_cap"
+    )]
+    OverCap {
+        /// How many are left over.
+        partitions: u64,
+        /// The most that one worker serves.
+        cap: u32,
+    },
     /// The source has trouble.
     #[error("{0}")]
     Source(String),

@@ -98,7 +98,9 @@ impl Worker {
         let may_lead = lease || planted!(OldLeaderPublishes);
         if may_lead && let Some(leader) = &mut self.leader {
             let list = self.partitions.as_ref();
-            leader.step(&self.sessions, &self.silence, list, &mut self.out);
+            if let Some(term) = leader.step(&self.sessions, &self.silence, list, &mut self.out) {
+                self.outdone(term);
+            }
         }
     }
 
