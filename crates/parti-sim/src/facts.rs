@@ -37,6 +37,8 @@ pub struct Facts {
     pub membership_changed: Micros,
     /// When a partition last got another owner.
     pub ownership_changed: Micros,
+    /// Whether the partition list has changed.
+    pub list_changed: bool,
     /// When the store was lost.
     pub store_lost: Option<Micros>,
     /// When all faults were over.
@@ -254,6 +256,7 @@ impl Facts {
             partitions,
             membership_changed: 0,
             ownership_changed: 0,
+            list_changed: false,
             store_lost: None,
             healed: None,
         }
@@ -343,7 +346,10 @@ impl Facts {
                 known.advance(now);
             }
             Seen::Unlisted { partition } => self.partitions[partition].unlisted = true,
-            Seen::ListChanged => self.membership_changed = self.now,
+            Seen::ListChanged => {
+                self.membership_changed = self.now;
+                self.list_changed = true;
+            }
             Seen::Started { machine } => {
                 self.membership_changed = self.now;
                 self.procs.push(ProcFacts {
