@@ -43,6 +43,8 @@ pub struct Facts {
     pub store_lost: Option<Micros>,
     /// When all faults were over.
     pub healed: Option<Micros>,
+    /// Trouble on the way to the store: of one machine or of all, and until when.
+    troubles: Vec<(Option<usize>, Micros)>,
 }
 
 /// What is known of a process.
@@ -259,6 +261,7 @@ impl Facts {
             list_changed: false,
             store_lost: None,
             healed: None,
+            troubles: Vec::new(),
         }
     }
 
@@ -359,7 +362,14 @@ impl Facts {
                     sessions: Vec::new(),
                     ends: Vec::new(),
                     calls: Vec::new(),
-                    hindered: Vec::new(),
+                    // It comes into trouble that began before it.
+                    hindered: self
+                        .troubles
+                        .iter()
+                        .filter(|(of, _)| of.is_none_or(|hurt| hurt == machine))
+                        .map(|(_, until)| (self.now, *until))
+                        .filter(|(now, until)| now < until)
+                        .collect(),
                     leading: None,
                     acknowledged: Revision(0),
                     must_notice: false,
@@ -439,6 +449,7 @@ impl Facts {
             }
             Seen::StoreTrouble { machine, until, .. } => {
                 let now = self.now;
+                self.troubles.push((machine, until));
                 for proc in self.procs.iter_mut().filter(|proc| proc.is_alive()) {
                     if machine.is_none_or(|machine| machine == proc.machine) {
                         proc.hindered.push((now, until));

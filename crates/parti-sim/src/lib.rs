@@ -10,6 +10,20 @@
 //!                │
 //!          process (one worker machine each)      model (store, stream, log)
 //! ```
+//!
+//! Workers are the real ones of `parti-core`; only time, the store, the source and the handlers are
+//! simulated. Everything follows from the seed: the same seed gives the same trace hash.
+//!
+//! ```
+//! use parti_sim::campaign;
+//!
+//! let outcome = campaign::run_seed(1);
+//! assert!(outcome.violation.is_none());
+//! assert_eq!(outcome.hash, campaign::run_seed(1).hash);
+//! ```
+//!
+//! A failing seed is replayed step by step (`replay`), made smaller ([`shrink`]), and kept for good
+//! ([`regressions`]). [`invariants`] says what must hold, [`fault`] what can go wrong.
 
 pub mod campaign;
 pub mod commands;

@@ -128,6 +128,9 @@ pub struct Planner {
     pub(super) phase: Option<Phase>,
     /// A move did not fit under the cap; tried again once others are done.
     pub(super) deferred: bool,
+    /// The last full plan wanted something else with moves that could not be stopped any more:
+    /// what it gave away is not made up for yet, so it is asked again once they are done.
+    pub(super) overtaken: bool,
     pub(super) last_plan: Option<Time>,
     /// Added to a running group, and not taken yet.
     pub(super) added: BTreeSet<PartitionId>,
@@ -185,6 +188,7 @@ impl Planner {
             due: Due::default(),
             phase: None,
             deferred: false,
+            overtaken: false,
             last_plan: None,
             added: BTreeSet::new(),
             hints: BTreeMap::new(),

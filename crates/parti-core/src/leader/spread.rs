@@ -67,7 +67,9 @@ impl Planner {
             self.due.emergency = false;
         }
         let emergency = std::mem::take(&mut self.due.emergency);
-        let full = std::mem::take(&mut self.due.full);
+        // Not a matter of balance: somebody's whole share may be among what went elsewhere.
+        let made_up = self.overtaken && self.moving.is_empty() && !self.window.is_cold_start();
+        let full = std::mem::take(&mut self.due.full) || made_up;
         let fill = std::mem::take(&mut self.due.fill);
         let relieve = std::mem::take(&mut self.due.relieve);
         // A full plan covers the others, unless there is nobody who may receive anything new.
@@ -199,7 +201,7 @@ impl Planner {
         emergency: bool,
     ) {
         let mut loads = self.loads(list);
-        let (mut placed, mut moves, mut blocked) = (0, 0, 0);
+        let (mut placed, mut moves, mut blocked, mut overtaken) = (0, 0, 0, 0);
         for (i, partition) in list.iter().enumerate() {
             let target = targets.owners[i];
             match self.slots[i] {
@@ -247,11 +249,17 @@ impl Planner {
                         moves += 1;
                     }
                 }
-                // A move that cannot be stopped goes on; the next look at balance sees it done.
+                // A move that cannot be stopped goes on, and is made up for once it is done.
+                Slot::Revoking { mv, .. } if scope == Scope::Full => {
+                    overtaken += usize::from(target.is_some_and(|to| to != mv.to));
+                }
                 Slot::Unassigned(_) | Slot::Preparing(_) | Slot::Revoking { .. } => {}
             }
         }
-        self.deferred = blocked > 0 && !self.moving.is_empty();
+        if scope == Scope::Full {
+            (self.deferred, self.overtaken) = (false, overtaken > 0);
+        }
+        self.deferred |= blocked > 0 && !self.moving.is_empty();
         if placed + moves == 0 {
             return;
         }

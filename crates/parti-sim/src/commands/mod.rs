@@ -16,7 +16,7 @@ Commands:
   run --minutes M [--from S]            as many as the time allows: the standing campaign
   replay SEED [--faults JSON]           one world again, step by step; with --save NAME
   replay --file PATH [--faults JSON]    [--comment WORDS] it is kept as a regression
-  planted [--seeds N]                   plant each known bug in turn: how many seeds to catch it?
+  planted [--seeds N] [--bug NAME]      plant each known bug in turn: how many seeds to catch it?
   strategies                            balance, movement and speed of the strategies
 ";
 

@@ -15,6 +15,9 @@ use crate::setup::{Micros, SECOND, micros};
 pub struct OutageMovesNothing {
     /// Until when nothing may move.
     still_until: Option<Micros>,
+    /// Until when trouble of another kind (a machine that is cut off for longer than its lease, or
+    /// reads and writes through a bad link) is a reason to move, whatever else happens meanwhile.
+    excused_until: Micros,
 }
 
 impl Invariant for OutageMovesNothing {
@@ -29,16 +32,24 @@ impl Invariant for OutageMovesNothing {
                 harmless: true,
                 ..
             } => {
-                if self.still_until.is_some_and(|until| facts.now <= until) || at_rest(facts) {
+                let still = self.still_until.is_some_and(|until| facts.now <= until);
+                if facts.now > self.excused_until && (still || at_rest(facts)) {
                     self.still_until = Some(until + 2 * facts.setup.ttl());
                 }
                 return Ok(());
             }
             // Whoever goes, comes or stands still is a reason to move.
             Seen::StoreTrouble {
-                harmless: false, ..
+                until,
+                harmless: false,
+                ..
+            } => {
+                self.still_until = None;
+                let over = until + 2 * facts.setup.ttl();
+                self.excused_until = self.excused_until.max(over);
+                return Ok(());
             }
-            | Seen::Started { .. }
+            Seen::Started { .. }
             | Seen::Crashed { .. }
             | Seen::Paused { .. }
             | Seen::Resumed { .. }
@@ -124,15 +135,19 @@ mod tests {
     }
 
     fn outage(bench: &mut Bench<OutageMovesNothing>) {
-        let until = bench.now + 5 * SECOND;
+        trouble(bench, 5 * SECOND, true);
+        bench.pass(6 * SECOND);
+    }
+
+    fn trouble(bench: &mut Bench<OutageMovesNothing>, length: Micros, harmless: bool) {
+        let until = bench.now + length;
         bench
             .see(Seen::StoreTrouble {
                 machine: None,
                 until,
-                harmless: true,
+                harmless,
             })
             .expect("it begins");
-        bench.pass(6 * SECOND);
     }
 
     #[test]
@@ -159,5 +174,21 @@ mod tests {
         outage(&mut bench);
         bench.crash(0);
         bench.take(1, "p00", &b, 2).expect("process 0 is gone");
+    }
+    #[test]
+    fn a_machine_that_is_cut_off_during_an_outage_is_a_reason_to_move() {
+        let (mut bench, a, _) = resting();
+        trouble(&mut bench, 20 * SECOND, false);
+        outage(&mut bench);
+        bench
+            .session(1, &a, |record| record.status = SessionStatus::Evicted)
+            .expect("it was cut off for longer than its lease");
+        let (mut bench, a, _) = resting();
+        trouble(&mut bench, SECOND, false);
+        bench.pass(60 * SECOND);
+        outage(&mut bench);
+        bench
+            .session(1, &a, |record| record.status = SessionStatus::Evicted)
+            .expect_err("that was long ago");
     }
 }

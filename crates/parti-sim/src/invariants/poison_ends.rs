@@ -3,25 +3,37 @@
 //! It kills at most `max_deliver` times after it was announced (`begun` in the partition's record),
 //! and is a dead letter then. Unannounced it kills once, when nobody could suspect anything, and
 //! after that only when so many messages succeeded in between that suspicion was over.
+//!
+//! What counts is what was known when the call began: a process that stood still in its call may
+//! die of it long after another owner announced the message.
 
 use std::collections::BTreeMap;
 
-use parti_core::ids::{Offset, PartitionId};
+use parti_core::ids::{Epoch, Offset, PartitionId};
 use parti_core::io::{HandlerResult, Job};
+use parti_core::record::Begun;
+use parti_core::worker::Action;
 
 use super::{Invariant, Verdict};
-use crate::facts::{Facts, Seen};
+use crate::facts::{Facts, Proc, Seen};
 
-#[derive(Clone, Copy, Default)]
-struct Kills {
-    announced: u32,
-    unannounced: u32,
+/// What was known when a deadly call began.
+#[derive(Clone, Copy)]
+enum Known {
+    /// It was announced.
+    Announced,
+    /// It was not, and did not have to be.
+    Unannounced,
+    /// It was not, though it had killed before and only so many messages succeeded since.
+    Overlooked(u32),
 }
 
 /// See the module.
 #[derive(Default)]
 pub struct PoisonEnds {
-    kills: BTreeMap<(PartitionId, Offset), Kills>,
+    calls: BTreeMap<(Proc, PartitionId, Epoch, Offset), Known>,
+    /// How often a message killed, and how often it was announced then.
+    kills: BTreeMap<(PartitionId, Offset), (u32, u32)>,
     /// How many messages were done since the partition last lost a process.
     successes: BTreeMap<PartitionId, u32>,
 }
@@ -36,54 +48,80 @@ impl Invariant for PoisonEnds {
             return Ok(());
         }
         match seen {
+            Seen::Acted {
+                proc,
+                action: Action::Handle(job),
+                ..
+            } => self.begins(facts, *proc, job),
             Seen::CallEnded {
                 job,
                 result: HandlerResult::Done,
                 ..
             } => {
                 *self.successes.entry(job.partition.clone()).or_default() += 1;
-                Ok(())
             }
-            Seen::CallLost { proc, job } => self.killed(facts, *proc, job),
-            _ => Ok(()),
+            Seen::CallLost { proc, job } => return self.killed(facts, *proc, job),
+            _ => {}
         }
+        Ok(())
     }
 }
 
+fn call(proc: Proc, job: &Job) -> (Proc, PartitionId, Epoch, Offset) {
+    let (partition, offset) = (job.partition.clone(), job.message.offset);
+    (proc, partition, job.epoch, offset)
+}
+
 impl PoisonEnds {
-    fn killed(&mut self, facts: &Facts, proc: usize, job: &Job) -> Verdict {
+    fn begins(&mut self, facts: &Facts, proc: Proc, job: &Job) {
         let (id, offset) = (&job.partition, job.message.offset);
         let Some(index) = facts.setup.index_of(id) else {
+            return;
+        };
+        let message = facts.partitions[index].message(offset);
+        if !message.is_some_and(|message| message.killer) {
+            return;
+        }
+        let announced = facts.partition_record(id).is_some_and(|record| {
+            let begun = |begun: Begun| begun.offset == offset && begun.times > 0;
+            record.epoch == job.epoch && record.begun.is_some_and(begun)
+        });
+        let successes = self.successes.get(id).copied().unwrap_or_default();
+        let wanted = facts.setup.config.processing.suspicion_successes;
+        let has_killed = self.kills.contains_key(&(id.clone(), offset));
+        let known = if announced {
+            Known::Announced
+        } else if has_killed && successes < wanted {
+            Known::Overlooked(successes)
+        } else {
+            Known::Unannounced
+        };
+        self.calls.insert(call(proc, job), known);
+    }
+
+    fn killed(&mut self, facts: &Facts, proc: Proc, job: &Job) -> Verdict {
+        let Some(known) = self.calls.remove(&call(proc, job)) else {
             return Ok(());
         };
-        if !facts.partitions[index]
-            .message(offset)
-            .is_some_and(|message| message.killer)
-        {
-            return Ok(());
-        }
-        let begun = facts.partition_record(id).and_then(|record| record.begun);
-        let kills = self.kills.entry((id.clone(), offset)).or_default();
-        if begun.is_some_and(|begun| begun.offset == offset) {
-            self.successes.insert(id.clone(), 0);
-            kills.announced += 1;
-            let allowed = facts.setup.config.jetstream.max_deliver;
-            if kills.announced > allowed {
+        let (id, offset) = (&job.partition, job.message.offset);
+        self.successes.insert(id.clone(), 0);
+        let (times, announced) = self.kills.entry((id.clone(), offset)).or_default();
+        *times += 1;
+        let allowed = facts.setup.config.jetstream.max_deliver;
+        match known {
+            Known::Announced => *announced += 1,
+            Known::Unannounced => return Ok(()),
+            Known::Overlooked(successes) => {
                 return Err(format!(
-                    "{id}/{offset} killed process {proc}: announced kill number {}, where {allowed} \
-                     are enough",
-                    kills.announced
+                    "{id}/{offset} killed process {proc} unannounced again (kill number {times}), \
+                     though only {successes} messages succeeded in between"
                 ));
             }
-            return Ok(());
         }
-        kills.unannounced += 1;
-        let successes = self.successes.insert(id.clone(), 0).unwrap_or_default();
-        let wanted = facts.setup.config.processing.suspicion_successes;
-        if kills.unannounced > 1 && successes < wanted {
+        if *announced > allowed {
             return Err(format!(
-                "{id}/{offset} killed process {proc} unannounced again, though only {successes} \
-                 messages succeeded in between"
+                "{id}/{offset} killed process {proc}: announced kill number {announced}, where \
+                 {allowed} are enough"
             ));
         }
         Ok(())
@@ -94,7 +132,6 @@ impl PoisonEnds {
 mod tests {
     use super::*;
     use crate::invariants::bench::{Bench, plain_setup};
-    use parti_core::record::Begun;
 
     fn ready() -> Bench<PoisonEnds> {
         let mut setup = plain_setup();
@@ -148,5 +185,33 @@ mod tests {
             .partition(0, "p00", |record| record.epoch.0 = 1)
             .expect("the next owner");
         kill(&mut bench).expect_err("it had no success yet");
+    }
+
+    #[test]
+    fn a_late_death_in_a_call_from_before_the_announcements_is_no_announced_one() {
+        let mut bench = ready();
+        bench.start(1);
+        // Process 1 stands still in its call. Its successors announce.
+        bench.handle(1, "p00", 4).expect("fine");
+        let stale = bench.job("p00", 4);
+        for times in 1..=3 {
+            let announce = |record: &mut parti_core::record::PartitionRecord| {
+                record.epoch.0 += 1;
+                record.begun = Some(Begun {
+                    offset: Offset(4),
+                    times,
+                });
+            };
+            bench.partition(0, "p00", announce).expect("fine");
+            if times == 2 {
+                bench
+                    .see(Seen::CallLost {
+                        proc: 1,
+                        job: &stale,
+                    })
+                    .expect("nobody could know when it began");
+            }
+            kill(&mut bench).expect("three are allowed");
+        }
     }
 }

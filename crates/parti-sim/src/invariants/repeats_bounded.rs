@@ -100,4 +100,24 @@ mod tests {
             .handle(1, "p00", 0)
             .expect("the store was away");
     }
+
+    #[test]
+    fn trouble_that_began_before_a_process_hinders_it_too() {
+        let mut bench = Bench::new(RepeatsBounded);
+        let until = bench.now + 60 * SECOND;
+        bench
+            .see(Seen::StoreTrouble {
+                machine: Some(0),
+                until,
+                harmless: false,
+            })
+            .expect("trouble breaks nothing");
+        bench.start(2);
+        bench.publish("p00", &[0]);
+        bench.handle(0, "p00", 0).expect("the first time");
+        bench.done(0, "p00", 0);
+        bench.pass(11 * SECOND);
+        bench.crash(0);
+        bench.handle(1, "p00", 0).expect("its commits came late");
+    }
 }

@@ -46,9 +46,9 @@ pub enum Fate {
     Acked,
     /// Retention removed it.
     Trimmed,
-    /// A work queue's server removed it unacked, taking it for acked (fact 7 of DESIGN.md section
-    /// 8): a consumer had added its subject without rewinding first. If nobody handled it, that
-    /// is a loss, and the worker's fault.
+    /// A work queue's server removed it unacked, taking it for acked (as measured): a consumer had
+    /// added its subject without rewinding first. If nobody handled it, that is a loss, and the
+    /// worker's fault.
     Destroyed,
     /// The log was rolled back or recreated, and it was gone.
     Vanished,

@@ -289,6 +289,21 @@ impl World {
         if let Some(after) = restart_after {
             self.start_later(self.now + after, machine, None);
         }
+        if self.jury.facts.healed.is_some() {
+            self.repeople();
+        }
+    }
+
+    /// Nobody can be asked to bring a deserted group to rest: once all is healed, one machine comes
+    /// back, also when the last worker went only then (it was asked to before).
+    fn repeople(&mut self) {
+        let deserted = self
+            .links
+            .iter()
+            .all(|link| link.running.is_none() && !link.starting);
+        if deserted && self.jury.facts.store_lost.is_none() {
+            self.start_later(self.now + SECOND, 0, None);
+        }
     }
 
     pub(super) fn heal(&mut self) {
@@ -309,12 +324,6 @@ impl World {
         for proc in 0..self.procs.len() {
             self.resume(proc);
         }
-        let deserted = self
-            .links
-            .iter()
-            .all(|link| link.running.is_none() && !link.starting);
-        if deserted && self.jury.facts.store_lost.is_none() {
-            self.start_later(self.now + SECOND, 0, None);
-        }
+        self.repeople();
     }
 }

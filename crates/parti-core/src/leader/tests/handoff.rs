@@ -244,3 +244,30 @@ fn a_slow_release_is_reported_once_and_waited_for() {
     world.run();
     assert_eq!(world.held(), "a[p0 p1] b[p3] c[p2]");
 }
+
+#[test]
+fn a_share_that_moves_overtook_is_made_up_for_once_they_are_done() {
+    let mut config = Config {
+        settle_time: Some(secs(1)),
+        ..Config::default()
+    };
+    // Nothing moves merely for balance.
+    config.assignment.rebalance_cooldown = secs(3600);
+    let mut world = World::with(config, parts(4), Arc::new(Careless), None);
+    world.join("b");
+    world.run_for(secs(10));
+    world.join("c");
+    world.fake("b").stubborn = true;
+    world.run_for(secs(10));
+    assert_eq!(world.plan().moving, 2, "b lets go of p1 and p3, slowly");
+    world.join("a");
+    world.run_for(secs(10));
+    assert_eq!(world.plan().moving, 4, "the rest of b's goes too");
+    world.fake("b").stubborn = false;
+    world.run();
+    assert_eq!(
+        world.held(),
+        "a[p0 p3] b[p1] c[p2]",
+        "p1 was meant to stay with b"
+    );
+}

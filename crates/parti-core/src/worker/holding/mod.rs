@@ -452,13 +452,17 @@ impl Holdings {
                 }
                 WriteOutcome::Failed(StoreError::Unknown) => {
                     holding.open_fate = true;
+                    holding.commit_again(&op);
                     if planted!(UnknownTakeServes)
                         && let Op::Take { record, seized } = op
                     {
                         holding.become_held(&id, record, seized, lanes, out);
                     }
                 }
-                WriteOutcome::Failed(_) => holding.not_before = out.now() + PAUSE,
+                WriteOutcome::Failed(_) => {
+                    holding.commit_again(&op);
+                    holding.not_before = out.now() + PAUSE;
+                }
             }
         }
     }

@@ -66,12 +66,16 @@ pub(super) struct Held {
     pub(super) last: Option<(Progress, bool)>,
     pub(super) begin: Option<Begun>,
     pub(super) commit_now: bool,
+    /// Taken from a dead owner.
+    pub(super) seized: bool,
 }
 
 impl Held {
     fn suspicious(&self, id: &PartitionId, lanes: &Lanes) -> bool {
         match &self.last {
             Some((_, suspicious)) => *suspicious,
+            // Nobody has looked at its messages since the owner died.
+            None if self.lane == LanePhase::Never => self.seized,
             None => lanes.suspicious(id),
         }
     }
@@ -131,6 +135,8 @@ pub(super) struct Holding {
     pub(super) op: Option<Op>,
     /// An earlier write of ours may still land.
     pub(super) open_fate: bool,
+    /// The dead owner that the last take sent was to seize from: that take may land late.
+    pub(super) seizing: Option<WorkerId>,
     /// Where to start when there is no record yet.
     pub(super) start: Option<Offset>,
     pub(super) resolving: bool,
@@ -149,6 +155,7 @@ impl Holding {
             only_read: true,
             op: None,
             open_fate: false,
+            seizing: None,
             start: None,
             resolving: false,
             blocked: None,
@@ -327,7 +334,8 @@ impl Holding {
             if self.only_read && !planted!(TrustReadOfOwnRecord) {
                 return settle(self, out);
             }
-            self.become_held(id, record.clone(), None, lanes, out);
+            let (record, seized) = (record.clone(), self.seizing.clone());
+            self.become_held(id, record, seized, lanes, out);
         }
         match (&mut self.phase, self.wish) {
             (Phase::Out, Wish::Serve) => {
@@ -366,7 +374,9 @@ impl Holding {
                     lanes.close(out.now(), id);
                     Next::Nothing
                 }
-                LanePhase::Closing if ctx.flush => commit(id, self, None, lanes, out),
+                LanePhase::Closing if ctx.flush || held.commit_now => {
+                    commit(id, self, None, lanes, out)
+                }
                 LanePhase::Closing => Next::Nothing,
                 LanePhase::Never | LanePhase::Drained => release(id, self, lanes, out),
             },
@@ -424,6 +434,7 @@ impl Holding {
             }
         };
         self.blocked = None;
+        self.seizing = seized.clone();
         let record = PartitionRecord {
             epoch: record.epoch.next(),
             owner: Some((ctx.me.clone(), ctx.life)),
@@ -477,6 +488,7 @@ impl Holding {
             last: None,
             begin: None,
             commit_now: false,
+            seized: seized.is_some(),
         });
     }
 
@@ -536,6 +548,13 @@ impl Holding {
         }
     }
 
+    /// A commit that failed is not put off to the next flush: its progress is late already.
+    pub(super) fn commit_again(&mut self, op: &Op) {
+        if let (Op::Commit { .. }, Phase::Held(held)) = (op, &mut self.phase) {
+            held.commit_now = true;
+        }
+    }
+
     pub(super) fn conflicted(
         &mut self,
         id: &PartitionId,
@@ -574,10 +593,7 @@ impl Holding {
                 && let Some((owner, life)) = &record.owner
                 && ctx.is_me(owner, *life)
             {
-                let seized = match op {
-                    Op::Take { seized, .. } => seized,
-                    _ => None,
-                };
+                let seized = self.seizing.clone();
                 self.become_held(id, record, seized, lanes, out);
             }
             return;

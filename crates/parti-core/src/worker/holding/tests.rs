@@ -284,6 +284,46 @@ fn a_take_of_open_fate_is_settled_before_the_partition_counts_as_let_go() {
 }
 
 #[test]
+fn a_seizure_that_lands_late_and_is_let_go_unopened_hands_the_suspicion_on() {
+    let mut bench = Bench::new();
+    let dead = WorkerId::new("worker-1");
+    bench
+        .holdings
+        .learn_session(&dead, Revision(10), &session(SessionStatus::Evicted, 3));
+    bench.serve();
+    bench.answer_read(Some(stored(20, owned_by("worker-1", 3, 3, Some(2)))));
+    let (id, take) = bench.only_write();
+    bench.answer(id, WriteOutcome::Failed(StoreError::Unknown));
+    bench.drop_it();
+    let (id, _) = bench.only_write();
+    let landed = stored(21, written(&take).clone());
+    bench.answer(id, WriteOutcome::Conflict(Some(landed)));
+    let (_, release) = bench.only_write();
+    assert_eq!(written(&release).owner, None);
+    let something_has_killed = Some(Begun {
+        offset: Offset(3),
+        times: 0,
+    });
+    assert_eq!(written(&release).begun, something_has_killed);
+}
+
+#[test]
+fn a_commit_that_failed_does_not_wait_for_the_next_flush() {
+    let mut bench = Bench::serving();
+    bench.handle_one();
+    bench.holdings.flush(bench.now);
+    let (id, _) = bench.only_write();
+    bench.answer(id, WriteOutcome::Failed(StoreError::Unknown));
+    let (id, again) = bench.only_write();
+    assert_eq!(written(&again).offset, Some(Offset(3)));
+    bench.answer(id, WriteOutcome::Failed(StoreError::Unavailable));
+    assert!(bench.step().is_empty(), "it pauses");
+    bench.wait(250);
+    let (_, third) = bench.only_write();
+    assert_eq!(written(&third).offset, Some(Offset(3)));
+}
+
+#[test]
 fn a_commit_of_our_own_that_landed_late_is_adopted() {
     let mut bench = Bench::serving();
     bench.handle_one();
@@ -292,7 +332,6 @@ fn a_commit_of_our_own_that_landed_late_is_adopted() {
     assert_eq!(written(&first).offset, Some(Offset(3)));
     bench.answer(id, WriteOutcome::Failed(StoreError::Unknown));
     bench.handle_one();
-    bench.holdings.flush(bench.now);
     let (id, _) = bench.only_write();
     bench.answer(
         id,

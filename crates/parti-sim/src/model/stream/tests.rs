@@ -1,4 +1,4 @@
-//! One test per measured fact (DESIGN.md section 8), named after it.
+//! One test per fact that was measured on a real server, named after it.
 
 mod contents;
 mod delivery;
