@@ -392,7 +392,7 @@ fn draw_jetstream(rng: &mut Rng, config: &mut Config) {
         .collect();
     jetstream.min_update_interval = Duration::from_millis(rng.between(20, 500));
     jetstream.reconcile_interval = Duration::from_millis(rng.between(3_000, 20_000));
-    jetstream.initial_batch = rng.between(1, 50) as u32;
+    jetstream.initial_batch = rng.between(1, 50).min(u64::from(jetstream.max_ack_pending)) as u32;
     jetstream.backpressure = 0.5 + 0.4 * rng.unit();
 }
 

@@ -97,7 +97,9 @@ impl RevokeNeedsReady {
                 .session_record(id)
                 .is_some_and(|(record, present)| present == life && !record.status.is_over())
         };
-        if before.incarnation != after.incarnation || !lives(id, after.incarnation) {
+        // A new leader may have found less than there was, by a stale read; that costs time only.
+        let same = before.incarnation == after.incarnation && before.term == after.term;
+        if !same || !lives(id, after.incarnation) {
             return Ok(());
         }
         for partition in &before.serve {
