@@ -551,6 +551,15 @@ impl Facts {
         let incarnation = record.incarnation_at(revision);
         if record.incarnation.is_none() && !record.status.is_over() {
             self.membership_changed = now;
+            // Whoever had the id before has lost it.
+            for known in &mut self.procs {
+                for earlier in &mut known.sessions {
+                    if earlier.id == *id && earlier.over.is_none() {
+                        earlier.over = Some((now, SessionStatus::Evicted));
+                        known.ends.push(now);
+                    }
+                }
+            }
             self.procs[proc].sessions.push(SessionFacts {
                 id: id.clone(),
                 incarnation,

@@ -103,7 +103,11 @@ impl RevokeNeedsReady {
             return Ok(());
         }
         for partition in &before.serve {
-            if after.serve.binary_search(partition).is_ok() {
+            let removed = facts
+                .setup
+                .index_of(partition)
+                .is_some_and(|index| facts.partitions[index].unlisted);
+            if removed || after.serve.binary_search(partition).is_ok() {
                 continue;
             }
             let mut waiting = None;
