@@ -12,7 +12,6 @@ mod news;
 mod pass;
 mod replies;
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -86,8 +85,8 @@ pub struct Worker {
     partitions: Option<Arc<[Partition]>>,
     partitions_hash: u64,
     listing: Listing,
-    /// Lists of other members that made this leader list again.
-    heeded: BTreeSet<u64>,
+    /// Not before then for a mere disagreement.
+    list_again_at: Time,
     disagreeing_since: Option<Time>,
     stopping: Option<Stopping>,
 }
@@ -130,7 +129,7 @@ impl Worker {
             partitions: None,
             partitions_hash: 0,
             listing: Listing::Idle,
-            heeded: BTreeSet::new(),
+            list_again_at: Time::ZERO,
             disagreeing_since: None,
             stopping: None,
             strategy: options.strategy,

@@ -86,6 +86,7 @@ impl Worker {
         if let Some(leaderless) = &mut self.leaderless {
             leaderless.changed();
             self.holdings.nudge(now);
+            self.heed_other_lists();
         }
     }
 
@@ -95,19 +96,23 @@ impl Worker {
         }
     }
 
-    /// A member with another partition list may have newer news than the leader.
-    pub(super) fn heed_other_lists(&mut self) {
+    /// A member with another partition list may have newer news than this worker.
+    fn heed_other_lists(&mut self) {
         let mine = self.partitions_hash;
-        let other = self.sessions.iter().find_map(|(_, _, record)| {
+        let others = self.sessions.iter().any(|(_, _, record)| {
             let hash = record.partitions;
-            (record.status == SessionStatus::Live
-                && hash != 0
-                && hash != mine
-                && !self.heeded.contains(&hash))
-            .then_some(hash)
+            record.status == SessionStatus::Live && hash != 0 && hash != mine
         });
-        if let Some(hash) = other {
-            self.heeded.insert(hash);
+        if others {
+            self.list_again();
+        }
+    }
+
+    /// Lists once more, though not more often than a session may be silent.
+    fn list_again(&mut self) {
+        let now = self.out.now();
+        if now >= self.list_again_at {
+            self.list_again_at = now + self.config.session_ttl();
             self.list_partitions();
         }
     }
@@ -192,7 +197,7 @@ impl Worker {
 
     /// Everybody must agree on the strategy, the mode and the partitions.
     pub(super) fn check_agreement(&mut self) -> Result<(), Fatal> {
-        let (Some(plan), None) = (&self.told.plan, &self.leader) else {
+        let (Some(plan), None) = (self.told.plan.clone(), &self.leader) else {
             self.disagreeing_since = None;
             return Ok(());
         };
@@ -211,10 +216,11 @@ impl Worker {
             self.disagreeing_since = None;
             return Ok(());
         }
-        // The leader lists again when it sees our list's hash. Give it time.
+        // One of the two lists is older. Both sides list again, and get time to.
+        self.list_again();
         let now = self.out.now();
         let since = *self.disagreeing_since.get_or_insert(now);
-        if now.since(since) > self.config.operation_timeout * 2 {
+        if now.since(since) > self.config.startup_timeout {
             let count = self.partitions.as_ref().map_or(0, |list| list.len());
             return Err(Fatal::Disagreement(format!(
                 "the group's partition list ({} partitions) is another than this worker's \

@@ -182,7 +182,6 @@ impl Worker {
             &mut self.out,
         );
         self.leader = Some(leader);
-        self.heeded.clear();
     }
 
     pub(super) fn step_down(&mut self) {
