@@ -152,26 +152,32 @@ impl Leader {
 
     /// When to act next.
     pub fn next_deadline(&self, sessions: &Sessions, silence: &Silence) -> Time {
-        let reaper = self
-            .reaper
-            .next_deadline(&self.me, sessions, silence, self.ttl, self.id_ttl);
         let stage = match &self.stage {
             Stage::Recovering { retry_at, .. } => *retry_at,
-            Stage::Planning { wake_at, .. } => *wake_at,
+            // Sessions are ended only by who knows what they held.
+            Stage::Planning { wake_at, .. } => {
+                let (ttl, id_ttl) = (self.ttl, self.id_ttl);
+                let reaper = &self.reaper;
+                reaper
+                    .next_deadline(&self.me, sessions, silence, ttl, id_ttl)
+                    .min(*wake_at)
+            }
         };
-        reaper.min(stage).min(self.publisher.next_deadline())
+        stage.min(self.publisher.next_deadline())
     }
 
-    /// Does whatever is due.
+    /// Does whatever is due. A higher term that was found means that this leader is outdated.
     pub fn step(
         &mut self,
         sessions: &Sessions,
         silence: &Silence,
         partitions: Option<&Arc<[Partition]>>,
         out: &mut Outbox,
-    ) {
+    ) -> Option<Term> {
         let now = out.now();
-        self.recover(sessions, partitions, out);
+        if let Some(higher) = self.recover(sessions, partitions, out) {
+            return Some(higher);
+        }
         if let Stage::Planning { planner, wake_at } = &mut self.stage {
             if std::mem::take(&mut self.sessions_changed) {
                 let mut members = members(sessions, self.term);
@@ -208,6 +214,7 @@ impl Leader {
                 .step(&self.me, sessions, silence, ttl, id_ttl, named, out);
         }
         self.publisher.step(self.timeout, out);
+        None
     }
 
     fn recover(
@@ -215,7 +222,7 @@ impl Leader {
         sessions: &Sessions,
         partitions: Option<&Arc<[Partition]>>,
         out: &mut Outbox,
-    ) {
+    ) -> Option<Term> {
         let now = out.now();
         let Stage::Recovering {
             assignments,
@@ -223,7 +230,7 @@ impl Leader {
             retry_at,
         } = &mut self.stage
         else {
-            return;
+            return None;
         };
         if now >= *retry_at {
             *retry_at = Time::NEVER;
@@ -236,10 +243,22 @@ impl Leader {
             }
         }
         let (Some(found), Some(plan), Some(list)) = (&assignments, &plan, partitions) else {
-            return;
+            return None;
         };
         if !sessions.synced {
-            return;
+            return None;
+        }
+        // Workers that saw a higher term would not listen: there is another leader, or the record
+        // that counts terms was lost.
+        let terms = found.iter().filter_map(|stored| match &stored.record {
+            Record::Assignment(record) => Some(record.term),
+            _ => None,
+        });
+        let highest = terms
+            .chain(plan.as_ref().map(|(_, record)| record.term))
+            .max();
+        if highest > Some(self.term) && !planted!(OldLeaderPublishes) {
+            return highest;
         }
         let mut recovered: BTreeMap<WorkerId, AssignmentRecord> = BTreeMap::new();
         for stored in found {
@@ -272,6 +291,7 @@ impl Leader {
             planner: Box::new(planner),
             wake_at: now,
         };
+        None
     }
 
     /// The answer to the list of assignments.
@@ -305,8 +325,13 @@ impl Leader {
         }
     }
 
-    /// What became of publications. True when a higher term was met: this leader is outdated.
-    pub fn published(&mut self, keys: Vec<Key>, reply: StoreReply, out: &mut Outbox) -> bool {
+    /// What became of publications. A higher term that was met means that this leader is outdated.
+    pub fn published(
+        &mut self,
+        keys: Vec<Key>,
+        reply: StoreReply,
+        out: &mut Outbox,
+    ) -> Option<Term> {
         let met = self.publisher.answered(keys, reply, out);
         if let Stage::Planning { planner, wake_at } = &mut self.stage
             && planner.version_is_at_least(met.version)

@@ -195,14 +195,16 @@ pub enum Trouble {
     },
     /// Retention removed messages that were never handled.
     #[error(
-        "partition {partition}: retention removed {lost} offsets below {first} before they were handled"
+        "partition {partition}: retention overtook it: up to {lost} messages below offset {first} are gone unhandled"
     )]
     RetentionOvertook {
         /// Which partition.
         partition: PartitionId,
         /// Where the log starts now.
         first: Offset,
-        /// How many offsets are gone.
+        /// How many offsets lie between what is done and there. That many messages are gone where
+        /// the partition has a log of its own; in a stream, whose offsets all partitions share, it
+        /// is only an upper bound, and may be none.
         lost: u64,
     },
     /// A record cannot be read; it is left alone.
@@ -223,6 +225,16 @@ pub enum Trouble {
         partition: PartitionId,
         /// Who holds it.
         owner: WorkerId,
+    },
+    /// More partitions than all workers together can serve.
+    #[error(
+        "{partitions} partitions are over cap and served by nobody: every worker serves {cap} already; add workers or raise jetstream.subject_cap"
+    )]
+    OverCap {
+        /// How many are left over.
+        partitions: u64,
+        /// The most that one worker serves.
+        cap: u32,
     },
     /// The source has trouble.
     #[error("{0}")]
