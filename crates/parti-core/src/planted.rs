@@ -64,7 +64,7 @@ mod registry {
         AcceptLowerTerm,
         /// A lost session does not stop what it held.
         KeepServingAfterSessionLoss,
-        /// The group's identity is not checked again after the start.
+        /// A replaced store is not noticed, neither by its identity nor by what is missing in it.
         SkipIdentityCheck,
         /// A store that went back in time is not noticed.
         IgnoreStoreWentBack,

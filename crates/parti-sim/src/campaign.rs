@@ -77,7 +77,8 @@ impl Tally {
         }
     }
 
-    fn merge(&mut self, other: Tally) {
+    /// Adds up.
+    pub fn merge(&mut self, other: Tally) {
         self.seeds += other.seeds;
         self.simulated += other.simulated;
         self.steps += other.steps;

@@ -37,6 +37,8 @@ pub struct Facts {
     pub membership_changed: Micros,
     /// When a partition last got another owner.
     pub ownership_changed: Micros,
+    /// Whether the partition list has changed.
+    pub list_changed: bool,
     /// When the store was lost.
     pub store_lost: Option<Micros>,
     /// When all faults were over.
@@ -256,6 +258,7 @@ impl Facts {
             partitions,
             membership_changed: 0,
             ownership_changed: 0,
+            list_changed: false,
             store_lost: None,
             healed: None,
             troubles: Vec::new(),
@@ -346,7 +349,10 @@ impl Facts {
                 known.advance(now);
             }
             Seen::Unlisted { partition } => self.partitions[partition].unlisted = true,
-            Seen::ListChanged => self.membership_changed = self.now,
+            Seen::ListChanged => {
+                self.membership_changed = self.now;
+                self.list_changed = true;
+            }
             Seen::Started { machine } => {
                 self.membership_changed = self.now;
                 self.procs.push(ProcFacts {
@@ -549,6 +555,15 @@ impl Facts {
         let incarnation = record.incarnation_at(revision);
         if record.incarnation.is_none() && !record.status.is_over() {
             self.membership_changed = now;
+            // Whoever had the id before has lost it.
+            for known in &mut self.procs {
+                for earlier in &mut known.sessions {
+                    if earlier.id == *id && earlier.over.is_none() {
+                        earlier.over = Some((now, SessionStatus::Evicted));
+                        known.ends.push(now);
+                    }
+                }
+            }
             self.procs[proc].sessions.push(SessionFacts {
                 id: id.clone(),
                 incarnation,

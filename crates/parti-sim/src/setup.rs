@@ -150,6 +150,11 @@ impl Setup {
             // A work queue lives by acks.
             config.jetstream.ack = AckMode::Explicit;
         }
+        if class == Class::Mixed && rng.chance(0.06) {
+            // Not everybody who may come finds an id.
+            let ids = rng.between(initial as u64, machines.len() as u64 - 1);
+            config.worker_id_max = config.worker_id_min + ids - 1;
+        }
         let killers = u64::from(matches!(class, Class::Mixed) && rng.chance(0.1));
         let slow = if class != Class::Outage && rng.chance(0.3) {
             0.01
@@ -224,6 +229,11 @@ impl Setup {
         let fastest = self.machines.iter().map(|machine| machine.ppm).max();
         let fastest = fastest.unwrap_or(0).max(0) as u64;
         span / 1000 * 1_000_000 / (1_000_000 + fastest) * 1000
+    }
+
+    /// How many stable ids there are.
+    pub fn ids(&self) -> usize {
+        (self.config.worker_id_max - self.config.worker_id_min) as usize + 1
     }
 
     /// The time between two renewals, in microseconds.
@@ -382,7 +392,7 @@ fn draw_jetstream(rng: &mut Rng, config: &mut Config) {
         .collect();
     jetstream.min_update_interval = Duration::from_millis(rng.between(20, 500));
     jetstream.reconcile_interval = Duration::from_millis(rng.between(3_000, 20_000));
-    jetstream.initial_batch = rng.between(1, 50) as u32;
+    jetstream.initial_batch = rng.between(1, 50).min(u64::from(jetstream.max_ack_pending)) as u32;
     jetstream.backpressure = 0.5 + 0.4 * rng.unit();
 }
 

@@ -41,7 +41,7 @@ use crate::key::{Key, Prefix};
 use crate::leader::planner::{Decision, Member, Planner, Recovered};
 use crate::leader::publisher::Publisher;
 pub use crate::leader::sessions::{Reaper, Sessions};
-use crate::partition::Partition;
+use crate::partition::{self, Partition};
 use crate::record::{AssignmentRecord, PlanRecord, Ready, Record, SessionStatus};
 use crate::session::silence::Silence;
 use crate::strategy::Strategy;
@@ -180,7 +180,8 @@ impl Leader {
         }
         if let Stage::Planning { planner, wake_at } = &mut self.stage {
             if std::mem::take(&mut self.sessions_changed) {
-                let mut members = members(sessions, self.term);
+                let list = partitions.map_or(0, |list| partition::hash(list));
+                let mut members = members(sessions, self.term, &self.me, list);
                 if crate::planted!(EvictionWithoutWrite) {
                     for (id, member) in &mut members {
                         if self.reaper.is_ending(id) && member.status == SessionStatus::Live {
@@ -355,8 +356,14 @@ impl Leader {
     }
 }
 
-/// The sessions as the planner sees them: what they say about other terms does not count.
-fn members(sessions: &Sessions, term: Term) -> BTreeMap<WorkerId, Member> {
+/// The sessions as the planner sees them: what they say about other terms does not count, and who
+/// goes by another partition list gets nothing new until both agree.
+fn members(
+    sessions: &Sessions,
+    term: Term,
+    me: &WorkerId,
+    list: u64,
+) -> BTreeMap<WorkerId, Member> {
     sessions
         .iter()
         .map(|(id, revision, record)| {
@@ -384,7 +391,8 @@ fn members(sessions: &Sessions, term: Term) -> BTreeMap<WorkerId, Member> {
                 } else {
                     Vec::new()
                 },
-                degraded: record.degraded.is_some(),
+                degraded: record.degraded.is_some()
+                    || (id != me && record.partitions != 0 && record.partitions != list),
             };
             (id.clone(), member)
         })

@@ -218,6 +218,17 @@ pub enum Trouble {
     /// Partitions could not be listed; the last list stays.
     #[error("listing partitions failed: {0}")]
     Listing(String),
+    /// The group goes by another partition list than this worker: it gets nothing new.
+    #[error(
+        "the group's partition list ({theirs} partitions) is another than this worker's ({ours}); \
+         give all workers the same list"
+    )]
+    OtherPartitions {
+        /// How many partitions the group has.
+        theirs: u64,
+        /// How many this worker lists.
+        ours: u64,
+    },
     /// A move takes long, because the owner's handler is slow.
     #[error("partition {partition}: {owner} takes long to release it")]
     SlowRelease {

@@ -187,7 +187,8 @@ impl Outbox {
                     }
                     WriteOutcome::Failed(_) => false,
                 };
-                self.went_back |= lost && !planted!(IgnoreStoreWentBack);
+                self.went_back |=
+                    lost && !planted!(IgnoreStoreWentBack) && !planted!(SkipIdentityCheck);
             }
         }
         Some(Answered {

@@ -13,6 +13,7 @@ Usage: parti-sim <command>
 
 Commands:
   run --seeds N [--from S] [--jobs J]   run N seeded worlds; exit code 0 only without a violation
+  run --minutes M [--from S]            as many as the time allows: the standing campaign
   replay SEED [--faults JSON]           one world again, step by step; with --save NAME
   replay --file PATH [--faults JSON]    [--comment WORDS] it is kept as a regression
   planted [--seeds N] [--bug NAME]      plant each known bug in turn: how many seeds to catch it?

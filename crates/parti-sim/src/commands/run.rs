@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use super::{Arguments, all_cores};
 use crate::campaign::{self, Tally};
@@ -13,21 +13,28 @@ use crate::shrink;
 
 /// Failing seeds beyond these are counted, but not looked at.
 const SHRINK_AT_MOST: usize = 5;
+/// After so many seeds a campaign looks at the clock.
+const SEEDS_AT_ONCE: u64 = 500;
 /// A campaign that fails this often has nothing more to tell.
 const FAILURES_AT_MOST: usize = 200;
 
 pub(super) fn run(arguments: &[String]) -> Result<bool, String> {
-    let arguments = Arguments::of(arguments, &["seeds", "from", "jobs"])?;
+    let arguments = Arguments::of(arguments, &["seeds", "minutes", "from", "jobs"])?;
     if let Some(word) = arguments.rest.first() {
         return Err(format!("{word:?} is not understood"));
     }
-    let seeds = arguments.number("seeds")?.ok_or("run wants --seeds N")?;
+    let seeds = arguments.number("seeds")?;
+    let minutes = arguments.number("minutes")?;
+    if seeds.is_none() && minutes.is_none() {
+        return Err("run wants --seeds N or --minutes M".into());
+    }
     let from = arguments.number("from")?.unwrap_or(0);
     let jobs = arguments
         .number("jobs")?
         .map_or_else(all_cores, |jobs| jobs as usize);
     let begun = Instant::now();
-    let tally = campaign::run(from, seeds, jobs, FAILURES_AT_MOST);
+    let until = minutes.map(|minutes| begun + Duration::from_secs(60 * minutes));
+    let tally = run_until(from, seeds.unwrap_or(u64::MAX), jobs, until);
     let seconds = begun.elapsed().as_secs_f64();
     for outcome in tally.failures.iter().take(SHRINK_AT_MOST) {
         explain(outcome.seed);
@@ -43,6 +50,24 @@ pub(super) fn run(arguments: &[String]) -> Result<bool, String> {
     }
     print_tally(&tally, seconds);
     Ok(tally.failures.is_empty())
+}
+
+/// Runs so many seeds, or as many as the time allows.
+fn run_until(from: u64, seeds: u64, jobs: usize, until: Option<Instant>) -> Tally {
+    let Some(until) = until else {
+        return campaign::run(from, seeds, jobs, FAILURES_AT_MOST);
+    };
+    let mut all = Tally::default();
+    while all.seeds < seeds && Instant::now() < until && all.failures.len() < FAILURES_AT_MOST {
+        let some = SEEDS_AT_ONCE.min(seeds - all.seeds);
+        all.merge(campaign::run(
+            from + all.seeds,
+            some,
+            jobs,
+            FAILURES_AT_MOST,
+        ));
+    }
+    all
 }
 
 fn replay_command(seed: u64) -> String {

@@ -7,8 +7,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use parti_core::ids::{Epoch, PartitionId};
+use parti_core::ids::{Epoch, PartitionId, WorkerId};
 use parti_core::key::Key;
+use parti_core::record::SessionStatus;
 use parti_core::worker::{Action, Fatal};
 
 use super::{Invariant, Verdict, partition_write};
@@ -42,6 +43,14 @@ impl Invariant for NamedErrors {
                 match result {
                     // A start that the store did not answer: its supervisor tries again.
                     Err(Fatal::GaveUp { .. }) => Ok(()),
+                    // It had heard of a new list, and of no leader that has: that can last.
+                    Err(Fatal::Disagreement(_)) if facts.list_changed => Ok(()),
+                    Err(Fatal::StableIdExhausted(_)) if lost.is_none() => match spare_id(facts) {
+                        None => Ok(()),
+                        Some(id) => Err(format!(
+                            "process {proc} found no id, but {id} was free all the time"
+                        )),
+                    },
                     Err(fatal) if lost.is_none() => {
                         Err(format!("process {proc} ended against its will: {fatal}"))
                     }
@@ -109,6 +118,23 @@ impl Invariant for NamedErrors {
         }
         Ok(())
     }
+}
+
+/// An id that nobody had for longer than a start takes to give up.
+fn spare_id(facts: &Facts) -> Option<WorkerId> {
+    let config = &facts.setup.config;
+    let patience = micros(config.worker_id_ttl);
+    (config.worker_id_min..=config.worker_id_max)
+        .map(|number| WorkerId::new(&format!("{}-{number}", config.worker_id_prefix)))
+        .find(|id| {
+            let mut sessions = facts.procs.iter().flat_map(|proc| &proc.sessions);
+            sessions.all(|session| {
+                let gone = session.over.is_some_and(|(at, how)| {
+                    how == SessionStatus::Goodbye && at + patience < facts.now
+                });
+                session.id != *id || gone
+            })
+        })
 }
 
 /// How long a worker may take to find out.

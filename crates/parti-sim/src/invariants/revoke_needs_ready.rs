@@ -97,11 +97,17 @@ impl RevokeNeedsReady {
                 .session_record(id)
                 .is_some_and(|(record, present)| present == life && !record.status.is_over())
         };
-        if before.incarnation != after.incarnation || !lives(id, after.incarnation) {
+        // A new leader may have found less than there was, by a stale read; that costs time only.
+        let same = before.incarnation == after.incarnation && before.term == after.term;
+        if !same || !lives(id, after.incarnation) {
             return Ok(());
         }
         for partition in &before.serve {
-            if after.serve.binary_search(partition).is_ok() {
+            let removed = facts
+                .setup
+                .index_of(partition)
+                .is_some_and(|index| facts.partitions[index].unlisted);
+            if removed || after.serve.binary_search(partition).is_ok() {
                 continue;
             }
             let mut waiting = None;
@@ -141,4 +147,74 @@ fn assignment(record: &Record) -> Option<&AssignmentRecord> {
 
 fn prepares(record: &AssignmentRecord, partition: &PartitionId) -> bool {
     record.prepare.iter().any(|(id, _)| id == partition)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::invariants::bench::{Bench, Session};
+    use parti_core::ids::{Nonce, Term};
+    use parti_core::record::Lifecycle;
+    use std::sync::Arc;
+
+    fn told(
+        bench: &mut Bench<RevokeNeedsReady>,
+        to: &Session,
+        version: u64,
+        serve: &[&str],
+        prepare: &[&str],
+    ) -> Verdict {
+        let id = |name: &&str| PartitionId::new(name);
+        let owner = WorkerId::new("worker-0");
+        let record = AssignmentRecord {
+            version: Version(version),
+            term: Term(1),
+            incarnation: to.incarnation,
+            lifecycle: Lifecycle::Stable,
+            serve: serve.iter().map(id).collect(),
+            prepare: prepare
+                .iter()
+                .map(|name| (id(name), owner.clone()))
+                .collect(),
+            release: Vec::new(),
+            added: Vec::new(),
+            nonce: Nonce(version),
+        };
+        let key = Key::Assignment(to.id.clone());
+        bench.write(0, key, Some(Record::Assignment(Arc::new(record))))
+    }
+
+    fn says_ready(bench: &mut Bench<RevokeNeedsReady>, who: &Session, version: u64) {
+        let said = bench.session(1, who, |record| {
+            record.ready.version = Version(version);
+            record.ready.partitions = vec![PartitionId::new("p00")];
+        });
+        said.expect("saying so breaks nothing");
+    }
+
+    #[test]
+    fn a_revoke_before_the_new_owner_is_ready_is_caught() {
+        let mut bench = Bench::new(RevokeNeedsReady::default());
+        bench.start(2);
+        let (a, b) = (bench.claim(0, "worker-0"), bench.claim(1, "worker-1"));
+        told(&mut bench, &a, 1, &["p00"], &[]).expect("fine");
+        told(&mut bench, &b, 2, &[], &["p00"]).expect("fine");
+        told(&mut bench, &a, 3, &[], &[]).expect_err("nobody is ready");
+    }
+
+    #[test]
+    fn a_leftover_of_an_older_prepare_does_not_count() {
+        let mut bench = Bench::new(RevokeNeedsReady::default());
+        bench.start(2);
+        let (a, b) = (bench.claim(0, "worker-0"), bench.claim(1, "worker-1"));
+        told(&mut bench, &a, 1, &["p00"], &[]).expect("fine");
+        told(&mut bench, &b, 2, &[], &["p00"]).expect("fine");
+        says_ready(&mut bench, &b, 2);
+        told(&mut bench, &b, 3, &[], &[]).expect("rolled back");
+        told(&mut bench, &b, 4, &[], &["p00"]).expect("again");
+        told(&mut bench, &a, 5, &[], &[]).expect_err("that was for version 2");
+        told(&mut bench, &a, 6, &["p00"], &[]).expect("fine");
+        says_ready(&mut bench, &b, 4);
+        told(&mut bench, &a, 7, &[], &[]).expect("now it is");
+    }
 }

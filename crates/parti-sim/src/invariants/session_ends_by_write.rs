@@ -1,6 +1,7 @@
 //! No session ends without a write: an id is claimed again only after its last life was marked as
-//! over, and the mark stays while a partition's record names that life.
+//! over, or over a record that was silent for a whole lease; and the mark stays while a partition's record names that life.
 
+use parti_core::ids::{Incarnation, WorkerId};
 use parti_core::key::Key;
 use parti_core::record::Record;
 
@@ -53,7 +54,7 @@ impl Invariant for SessionEndsByWrite {
             return Ok(());
         };
         let next = after.incarnation_at(*revision);
-        if next != life && !before.status.is_over() {
+        if next != life && !before.status.is_over() && !silent(facts, id, life) {
             return Err(format!(
                 "process {proc} replaced {id} ({life:?}), whose session was {:?}, by {next:?}",
                 before.status
@@ -66,6 +67,14 @@ impl Invariant for SessionEndsByWrite {
         }
         Ok(())
     }
+}
+
+/// Whether this life of an id has not renewed for a whole lease, by the fastest clock.
+fn silent(facts: &Facts, id: &WorkerId, life: Incarnation) -> bool {
+    let holder = facts.holder(id, life).map(|proc| &facts.procs[proc]);
+    let mut sessions = holder.into_iter().flat_map(|proc| &proc.sessions);
+    let lease = facts.setup.shortest(facts.setup.ttl());
+    sessions.any(|session| session.incarnation == life && facts.now - session.renewed >= lease)
 }
 
 #[cfg(test)]

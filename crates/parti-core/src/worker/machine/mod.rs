@@ -94,8 +94,16 @@ pub struct Worker {
     listing: Listing,
     /// Not before then for a mere disagreement.
     list_again_at: Time,
-    disagreeing_since: Option<Time>,
+    disagreement: Disagreement,
     stopping: Option<Stopping>,
+}
+
+/// Whether this worker's partition list is another than the plan's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Disagreement {
+    None,
+    Since(Time),
+    Told,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -140,7 +148,7 @@ impl Worker {
             partitions_hash: 0,
             listing: Listing::Idle,
             list_again_at: Time::ZERO,
-            disagreeing_since: None,
+            disagreement: Disagreement::None,
             stopping: None,
             strategy: options.strategy,
             capacity,
