@@ -22,7 +22,10 @@ pub fn run() -> bool {
     needs::all_met(NEEDS)
         && steps::run(
             "test",
-            vec![Step::cargo("tests", "test --locked --workspace --release")],
+            vec![Step::cargo(
+                "tests",
+                "test --locked --workspace --release --no-fail-fast",
+            )],
             Vec::new(),
         )
 }

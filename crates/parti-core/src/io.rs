@@ -216,8 +216,9 @@ pub enum SourceRequest {
         /// What it should deliver, sorted.
         partitions: Vec<PartitionId>,
     },
-    /// Delete the durable of a worker whose session is over, if it still delivers this partition
-    /// (work queues only: no one else can have the subject before). Answer: `Consumer`.
+    /// Delete the durable of another worker, if it still delivers this partition, which that worker
+    /// owns no more (work queues only: no one else can have the subject before). Answer:
+    /// `Consumer`.
     EvictConsumer {
         /// Comes back in the answer.
         ask: Ask,
@@ -387,4 +388,13 @@ pub enum SourceError {
     /// The source refuses; a person must mend something.
     #[error("the source refuses: {0}")]
     Rejected(Arc<str>),
+    /// Work queues: the durable of another worker of this group still has the subject. Evict it.
+    /// (Whoever has it without being a worker of the group is a person's business: `Rejected`.)
+    #[error("the durable of {by} still has the subject of {partition}")]
+    Occupied {
+        /// Whose durable.
+        by: WorkerId,
+        /// What it has.
+        partition: PartitionId,
+    },
 }

@@ -473,6 +473,10 @@ impl Facts {
 
     fn end(&mut self, proc: Proc, life: Life) {
         self.membership_changed = self.now;
+        if let Life::Paused(since) = self.procs[proc].life {
+            // It stood still to its end.
+            self.procs[proc].hindered.push((since, self.now));
+        }
         self.procs[proc].life = life;
         self.procs[proc].leading = None;
     }

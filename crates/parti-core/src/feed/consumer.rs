@@ -149,9 +149,25 @@ impl Planner {
         self.wanted.is_empty()
     }
 
-    /// Everything wished for, sorted.
-    pub(crate) fn wanted(&self) -> Vec<PartitionId> {
-        self.wanted.iter().cloned().collect()
+    /// What the consumer should deliver by the last good answer, if nothing is under way since.
+    pub(crate) fn known(&self) -> Option<Vec<PartitionId>> {
+        let answered = self
+            .answered
+            .as_ref()
+            .filter(|_| self.in_flight.is_none())?;
+        Some(answered.iter().cloned().collect())
+    }
+
+    /// Whether something stays that the consumer delivers for sure.
+    pub(crate) fn keeps(&self) -> bool {
+        self.wanted.iter().any(|p| self.sure.contains(p))
+    }
+
+    /// The update cannot be sent yet, because of this.
+    pub(crate) fn put_off(&mut self, now: Time, error: String, rng: &mut Rng) {
+        self.failures += 1;
+        self.last_error = error;
+        self.not_before = self.not_before.max(now + self.backoff.next(rng));
     }
 
     /// Whether an update is due now.

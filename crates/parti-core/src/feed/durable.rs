@@ -3,6 +3,11 @@
 //! The consumer sequence in each delivery shows every loss between two deliveries; a loss at the
 //! end shows when the durable's own count is compared (the inspection). What follows from a gap is
 //! the feeds' business.
+//!
+//! What no sequence shows is a filter that was another one for a while: an update that timed out,
+//! or one of an earlier life of this worker, can land late and replace the filter. So it is looked
+//! at right before it is changed ([`Durable::may_change`]), because after the change nobody could
+//! see any more that messages were passed over.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -10,6 +15,7 @@ use std::time::Duration;
 use crate::config::{AckMode, Config};
 use crate::feed::batch::Batch;
 use crate::feed::consumer::Planner;
+use crate::ids::PartitionId;
 use crate::io::{Ask, ConsumerState, SourceError, SourceRequest};
 use crate::lane::outbox::{Delivery, Outbox};
 use crate::rng::Rng;
@@ -69,8 +75,11 @@ pub(crate) struct Durable {
     ack_wait: Duration,
     extend_at: Time,
     reconcile_interval: Duration,
-    inspection: Option<Ask>,
+    /// The inspection in flight, with the filter that it should find.
+    inspection: Option<(Ask, Vec<PartitionId>)>,
     inspect_at: Time,
+    /// The filter was found to be what it should be, just now.
+    looked: bool,
     /// The durable says that it handed out up to here: what has not come by then is lost.
     owed: Option<(u64, Time)>,
 }
@@ -93,6 +102,7 @@ impl Durable {
             reconcile_interval: jetstream.reconcile_interval,
             inspection: None,
             inspect_at: Time::NEVER,
+            looked: false,
             owed: None,
         }
     }
@@ -240,13 +250,40 @@ impl Durable {
 
     /// Looks at the durable from time to time.
     pub(crate) fn inspect(&mut self, now: Time, out: &mut Outbox) {
-        let due = self.inspection.is_none() && self.inspect_at <= now;
-        if due && self.planner.is_settled() && self.identity != 0 {
+        if self.inspect_at <= now && self.planner.is_settled() {
+            self.look(out);
+        }
+    }
+
+    fn look(&mut self, out: &mut Outbox) {
+        if self.inspection.is_some() || self.identity == 0 {
+            return;
+        }
+        if let Some(partitions) = self.planner.known() {
             let ask = out.ask();
-            self.inspection = Some(ask);
-            let partitions = self.planner.wanted();
+            self.inspection = Some((ask, partitions.clone()));
             out.source(SourceRequest::InspectConsumer { ask, partitions });
         }
+    }
+
+    /// Whether the filter may be changed at once; otherwise it is looked at first.
+    pub(crate) fn may_change(&mut self, out: &mut Outbox) -> bool {
+        let unknown = self.identity == 0 || self.planner.is_unknown();
+        if unknown || !self.planner.keeps() || self.looked {
+            return true;
+        }
+        self.look(out);
+        false
+    }
+
+    /// Whatever was to be done right after a look was done.
+    pub(crate) fn look_away(&mut self) {
+        self.looked = false;
+    }
+
+    /// A delivery came that the filter does not explain: look soon.
+    pub(crate) fn wonder(&mut self, now: Time) {
+        self.inspect_at = self.inspect_at.min(now);
     }
 
     /// True when a delivery that the durable says it made has not come: a gap at the end.
@@ -269,12 +306,16 @@ impl Durable {
         result: &Result<ConsumerState, SourceError>,
         rng: &mut Rng,
     ) -> News {
-        if self.inspection == Some(ask) {
-            self.inspection = None;
+        if let Some((_, partitions)) = self.inspection.take_if(|(asked, _)| *asked == ask) {
             self.inspect_at = now + self.reconcile_interval;
             return match result {
-                Ok(state) => self.compare(now, state),
-                Err(_) => News::Failed,
+                Ok(state) => self.compare(now, state, &partitions),
+                Err(error) => {
+                    if self.planner.needs_update() {
+                        self.planner.put_off(now, error.to_string(), rng);
+                    }
+                    News::Failed
+                }
             };
         }
         let error = result.as_ref().err().map(ToString::to_string);
@@ -305,8 +346,8 @@ impl Durable {
         }
     }
 
-    fn compare(&mut self, now: Time, state: &ConsumerState) -> News {
-        if !self.planner.is_settled() {
+    fn compare(&mut self, now: Time, state: &ConsumerState, partitions: &[PartitionId]) -> News {
+        if self.planner.known().is_none_or(|known| known != partitions) {
             // It is being changed: the answer may be of before or after.
             return News::Sound;
         }
@@ -315,6 +356,7 @@ impl Durable {
             return News::Foreign;
         }
         self.note_owed(now, state.delivered);
+        self.looked = true;
         News::Sound
     }
 
@@ -327,7 +369,13 @@ impl Durable {
         } else {
             Time::NEVER
         };
-        let deadlines = [owed, inspect, self.extend_at, self.planner.next_deadline()];
+        // A change waits for the look at the filter, which is answered in any case.
+        let change = if self.inspection.is_none() {
+            self.planner.next_deadline()
+        } else {
+            Time::NEVER
+        };
+        let deadlines = [owed, inspect, self.extend_at, change];
         deadlines
             .into_iter()
             .map(|at| at.after(now))

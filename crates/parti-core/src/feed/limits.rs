@@ -93,6 +93,9 @@ impl Limits {
             self.durable.hold(cx.now, delivery, cx.out);
             self.dirty.insert(partition.clone());
         } else {
+            if !self.splices.contains_key(partition) {
+                self.durable.wonder(cx.now);
+            }
             // No lane, late, or to be read: the durable need not bring it again.
             cx.out.ack(Some(delivery));
         }
@@ -473,11 +476,12 @@ impl Feed for Limits {
         if self.durable.is_short(cx.now) {
             self.gap(cx);
         }
-        if cx.lease && self.durable.planner.is_due(cx.now) {
+        if cx.lease && self.durable.planner.is_due(cx.now) && self.durable.may_change(cx.out) {
             let ask = cx.out.ask();
             let request = self.durable.planner.send(cx.now, ask);
             cx.out.source(request);
         }
+        self.durable.look_away();
         for partition in std::mem::take(&mut self.dirty) {
             self.advance(cx, &partition);
         }

@@ -2,6 +2,8 @@
 //!
 //! ```text
 //!  open ──▶ Evicting (a dead owner's durable) ──▶ Checking (Head) ──▶ Joining ──sequence──▶ Flowing
+//!                ▲                                                      │ update: occupied
+//!                └──────────────────────────────────────────────────────┘
 //!  close ──▶ Leaving ──update without it answered──▶ gone: the next owner can add it
 //!
 //!  the sequence:  stop pulling ──▶ reset ──▶ update ──▶ pull      (for a gap: without the update)
@@ -130,6 +132,9 @@ impl WorkQueue {
         }
         // Whatever is not taken in stays unacked: the reset brings it again.
         if self.lossy || self.flows.get(partition) != Some(&Flow::Flowing) {
+            if !self.flows.contains_key(partition) {
+                self.durable.wonder(cx.now);
+            }
             return;
         }
         let Some(serving) = cx.lanes.open_mut(partition) else {
@@ -187,7 +192,9 @@ impl WorkQueue {
             self.durable.stop_pulls(cx.out);
             self.sequence = Sequence::Stopping;
         } else if due && exists && !planner.wants_nothing() {
-            self.send_update(cx, false);
+            if self.durable.may_change(cx.out) {
+                self.send_update(cx, false);
+            }
         } else {
             // Created at the beginning, or deleted: either way nothing is left to rewind.
             (self.lossy, self.rewind) = (false, false);
@@ -254,12 +261,27 @@ impl WorkQueue {
             News::Foreign => (self.lossy, self.recreate) = (true, true),
             // The last good filter goes on; the planner waits, then the whole sequence runs again.
             News::Failed if self.sequence != Sequence::Rest && !self.is_resetting() => {
+                if let Err(SourceError::Occupied { by, partition }) = &result {
+                    self.evict(by, partition);
+                }
                 self.rewind = true;
                 self.not_before = cx.now + self.backoff.next(&mut self.rng);
                 self.sequence = Sequence::Rest;
             }
             News::Failed | News::Sound => {}
             News::NotMine => self.evicted(cx, ask, &result),
+        }
+    }
+
+    /// The owner of a partition may have anybody put out who still has its subject: a dead owner
+    /// before the last one, whose successor ended before it came to that; or one that was forced to
+    /// stop.
+    fn evict(&mut self, worker: &WorkerId, partition: &PartitionId) {
+        if let Some(flow @ (Flow::Joining | Flow::Flowing)) = self.flows.get_mut(partition) {
+            *flow = Flow::Evicting {
+                worker: worker.clone(),
+                ask: None,
+            };
         }
     }
 
@@ -464,8 +486,13 @@ impl Feed for WorkQueue {
                 }
             }
             SourceEvent::Reconnected => {
+                // The server may not know yet that the old connection is gone. A pull left open there
+                // would move the position on between a reset and an update, past everything of the
+                // partitions to be added: only a deletion ends it for sure.
+                let exists = self.durable.identity != 0;
+                self.recreate |= exists && self.durable.is_pulling();
                 self.durable.reconnected(cx.now);
-                self.lossy |= self.durable.identity != 0;
+                self.lossy |= exists;
             }
             SourceEvent::Read { .. }
             | SourceEvent::Grew { .. }
@@ -484,6 +511,7 @@ impl Feed for WorkQueue {
         self.lossy |= self.durable.is_short(cx.now);
         self.ask_for_lanes(cx);
         self.advance_sequence(cx);
+        self.durable.look_away();
     }
 
     fn pull(&mut self, cx: &mut Context<'_>, _idle: bool) {

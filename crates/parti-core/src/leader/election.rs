@@ -72,6 +72,8 @@ pub struct Election {
     known: Known,
     role: Role,
     in_flight: Option<LeaderRecord>,
+    /// The highest term met anywhere: whoever leads must be above it, or nobody listens.
+    floor: Term,
     /// When anything was last written.
     last_sent: Time,
     /// After store trouble, not before.
@@ -88,6 +90,7 @@ impl Election {
             known: Known::Unread,
             role: Role::Follower,
             in_flight: None,
+            floor: Term(0),
             last_sent: Time::ZERO,
             not_before: Time::ZERO,
         }
@@ -139,6 +142,15 @@ impl Election {
             Role::Leading { term, .. } => Role::Resigning { term },
             _ => Role::Resigned,
         };
+    }
+
+    /// Something of a higher term was met: either somebody else leads, or the record was lost and
+    /// terms began anew. Standing once more, above that term, tells which.
+    pub fn outdone(&mut self, by: Term) {
+        self.floor = self.floor.max(by);
+        if matches!(self.role, Role::Leading { term, .. } if term <= by) {
+            self.role = Role::Follower;
+        }
     }
 
     /// Whether a resignation is still to be written.
@@ -264,9 +276,11 @@ impl Election {
         };
         let (may_stand, term) = match &self.known {
             Known::Unread => return Outcome::Nothing,
-            Known::Absent => (told.unwrap_or(true), Term(1)),
+            Known::Absent => (told.unwrap_or(true), self.floor.next()),
             Known::At(revision, record) => match &record.holder {
-                Some((holder, life)) if holder == me && *life == incarnation => {
+                Some((holder, life))
+                    if holder == me && *life == incarnation && record.term > self.floor =>
+                {
                     // A candidacy of ours landed late, and nobody minded.
                     let term = record.term;
                     self.role = Role::Leading {
@@ -275,13 +289,14 @@ impl Election {
                     };
                     return Outcome::Won(term);
                 }
-                // An older life of mine cannot lead any more.
-                Some((holder, _)) if holder == me => (told.unwrap_or(true), record.term.next()),
-                None => (told.unwrap_or(true), record.term.next()),
+                // An older life of mine cannot lead any more, nor can this one under a term to
+                // which nobody listens.
+                Some((holder, _)) if holder == me => (told.unwrap_or(true), self.above(record)),
+                None => (told.unwrap_or(true), self.above(record)),
                 Some(_) => {
                     let silent =
                         silence.silent(out.now(), &Key::Leader, self.ttl) == Some(*revision);
-                    (told.unwrap_or(silent), record.term.next())
+                    (told.unwrap_or(silent), self.above(record))
                 }
             },
         };
@@ -289,6 +304,11 @@ impl Election {
             self.write(Some((me.clone(), incarnation)), term, out);
         }
         Outcome::Nothing
+    }
+
+    /// The next term after this record's, and after all that were met.
+    fn above(&self, record: &LeaderRecord) -> Term {
+        record.term.max(self.floor).next()
     }
 
     fn write(&mut self, holder: Option<(WorkerId, Incarnation)>, term: Term, out: &mut Outbox) {

@@ -218,3 +218,39 @@ fn an_external_agent_decides_who_and_the_record_decides_the_term() {
     bench.step();
     assert_eq!(bench.write().expect("a candidacy").2.term, Term(5));
 }
+
+#[test]
+fn a_leader_that_is_outdone_by_a_term_without_a_leader_stands_above_it() {
+    let mut bench = Bench::new(Agent::Store);
+    // The record was lost, so terms begin anew; what was published before still counts.
+    bench.watched(None);
+    bench.step();
+    let (id, _, record) = bench.write().expect("it stands");
+    assert_eq!(record.term, Term(1));
+    let won = bench.answer(id, WriteOutcome::Done(Revision(50)));
+    assert_eq!(won, Outcome::Won(Term(1)));
+    bench.election.outdone(Term(6));
+    assert_eq!(bench.election.leading(), None);
+    assert_eq!(bench.step(), Outcome::Nothing, "not under the old term");
+    let (id, expect, record) = bench.write().expect("it stands again");
+    assert_eq!((expect, record.term), (Expect::At(Revision(50)), Term(7)));
+    let won = bench.answer(id, WriteOutcome::Done(Revision(51)));
+    assert_eq!(won, Outcome::Won(Term(7)));
+}
+
+#[test]
+fn a_leader_that_is_outdone_by_another_follows() {
+    let mut bench = Bench::new(Agent::Store);
+    bench.watched(None);
+    bench.step();
+    let (id, ..) = bench.write().expect("it stands");
+    bench.answer(id, WriteOutcome::Done(Revision(50)));
+    bench.election.outdone(Term(2));
+    bench.step();
+    let (id, ..) = bench.write().expect("it stands again");
+    let found = held_by("worker-1", 3, 2, 60);
+    let lost = bench.answer(id, WriteOutcome::Conflict(Some(found)));
+    assert_eq!(lost, Outcome::Nothing, "it led no more");
+    bench.step();
+    assert!(bench.write().is_none(), "worker-1 leads");
+}

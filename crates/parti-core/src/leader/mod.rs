@@ -41,7 +41,7 @@ use crate::key::{Key, Prefix};
 use crate::leader::planner::{Decision, Member, Planner, Recovered};
 use crate::leader::publisher::Publisher;
 pub use crate::leader::sessions::{Reaper, Sessions};
-use crate::partition::Partition;
+use crate::partition::{self, Partition};
 use crate::record::{AssignmentRecord, PlanRecord, Ready, Record, SessionStatus};
 use crate::session::silence::Silence;
 use crate::strategy::Strategy;
@@ -152,29 +152,36 @@ impl Leader {
 
     /// When to act next.
     pub fn next_deadline(&self, sessions: &Sessions, silence: &Silence) -> Time {
-        let reaper = self
-            .reaper
-            .next_deadline(&self.me, sessions, silence, self.ttl, self.id_ttl);
         let stage = match &self.stage {
             Stage::Recovering { retry_at, .. } => *retry_at,
-            Stage::Planning { wake_at, .. } => *wake_at,
+            // Sessions are ended only by who knows what they held.
+            Stage::Planning { wake_at, .. } => {
+                let (ttl, id_ttl) = (self.ttl, self.id_ttl);
+                let reaper = &self.reaper;
+                reaper
+                    .next_deadline(&self.me, sessions, silence, ttl, id_ttl)
+                    .min(*wake_at)
+            }
         };
-        reaper.min(stage).min(self.publisher.next_deadline())
+        stage.min(self.publisher.next_deadline())
     }
 
-    /// Does whatever is due.
+    /// Does whatever is due. A higher term that was found means that this leader is outdated.
     pub fn step(
         &mut self,
         sessions: &Sessions,
         silence: &Silence,
         partitions: Option<&Arc<[Partition]>>,
         out: &mut Outbox,
-    ) {
+    ) -> Option<Term> {
         let now = out.now();
-        self.recover(sessions, partitions, out);
+        if let Some(higher) = self.recover(sessions, partitions, out) {
+            return Some(higher);
+        }
         if let Stage::Planning { planner, wake_at } = &mut self.stage {
             if std::mem::take(&mut self.sessions_changed) {
-                let mut members = members(sessions, self.term);
+                let list = partitions.map_or(0, |list| partition::hash(list));
+                let mut members = members(sessions, self.term, &self.me, list);
                 if crate::planted!(EvictionWithoutWrite) {
                     for (id, member) in &mut members {
                         if self.reaper.is_ending(id) && member.status == SessionStatus::Live {
@@ -208,6 +215,7 @@ impl Leader {
                 .step(&self.me, sessions, silence, ttl, id_ttl, named, out);
         }
         self.publisher.step(self.timeout, out);
+        None
     }
 
     fn recover(
@@ -215,7 +223,7 @@ impl Leader {
         sessions: &Sessions,
         partitions: Option<&Arc<[Partition]>>,
         out: &mut Outbox,
-    ) {
+    ) -> Option<Term> {
         let now = out.now();
         let Stage::Recovering {
             assignments,
@@ -223,7 +231,7 @@ impl Leader {
             retry_at,
         } = &mut self.stage
         else {
-            return;
+            return None;
         };
         if now >= *retry_at {
             *retry_at = Time::NEVER;
@@ -236,10 +244,22 @@ impl Leader {
             }
         }
         let (Some(found), Some(plan), Some(list)) = (&assignments, &plan, partitions) else {
-            return;
+            return None;
         };
         if !sessions.synced {
-            return;
+            return None;
+        }
+        // Workers that saw a higher term would not listen: there is another leader, or the record
+        // that counts terms was lost.
+        let terms = found.iter().filter_map(|stored| match &stored.record {
+            Record::Assignment(record) => Some(record.term),
+            _ => None,
+        });
+        let highest = terms
+            .chain(plan.as_ref().map(|(_, record)| record.term))
+            .max();
+        if highest > Some(self.term) && !planted!(OldLeaderPublishes) {
+            return highest;
         }
         let mut recovered: BTreeMap<WorkerId, AssignmentRecord> = BTreeMap::new();
         for stored in found {
@@ -272,6 +292,7 @@ impl Leader {
             planner: Box::new(planner),
             wake_at: now,
         };
+        None
     }
 
     /// The answer to the list of assignments.
@@ -305,8 +326,13 @@ impl Leader {
         }
     }
 
-    /// What became of publications. True when a higher term was met: this leader is outdated.
-    pub fn published(&mut self, keys: Vec<Key>, reply: StoreReply, out: &mut Outbox) -> bool {
+    /// What became of publications. A higher term that was met means that this leader is outdated.
+    pub fn published(
+        &mut self,
+        keys: Vec<Key>,
+        reply: StoreReply,
+        out: &mut Outbox,
+    ) -> Option<Term> {
         let met = self.publisher.answered(keys, reply, out);
         if let Stage::Planning { planner, wake_at } = &mut self.stage
             && planner.version_is_at_least(met.version)
@@ -330,8 +356,14 @@ impl Leader {
     }
 }
 
-/// The sessions as the planner sees them: what they say about other terms does not count.
-fn members(sessions: &Sessions, term: Term) -> BTreeMap<WorkerId, Member> {
+/// The sessions as the planner sees them: what they say about other terms does not count, and who
+/// goes by another partition list gets nothing new until both agree.
+fn members(
+    sessions: &Sessions,
+    term: Term,
+    me: &WorkerId,
+    list: u64,
+) -> BTreeMap<WorkerId, Member> {
     sessions
         .iter()
         .map(|(id, revision, record)| {
@@ -359,7 +391,8 @@ fn members(sessions: &Sessions, term: Term) -> BTreeMap<WorkerId, Member> {
                 } else {
                     Vec::new()
                 },
-                degraded: record.degraded.is_some(),
+                degraded: record.degraded.is_some()
+                    || (id != me && record.partitions != 0 && record.partitions != list),
             };
             (id.clone(), member)
         })

@@ -12,6 +12,7 @@ use crate::config::Coordination;
 use crate::ids::{Nonce, PartitionId, Version, WorkerId};
 use crate::partition::Partition;
 use crate::record::{AssignmentRecord, Fingerprint, PlanRecord, PlanState};
+use crate::worker::Trouble;
 
 /// How many unserved partitions the plan names; the count of all is in its reason.
 pub const UNSERVED_EXAMPLES: usize = 16;
@@ -46,7 +47,16 @@ impl Planner {
             return Vec::new();
         }
         let mut wanted = self.wanted(list);
-        self.unserved = self.count_unserved(list);
+        let unserved = self.count_unserved(list);
+        if unserved.over_cap != self.unserved.over_cap
+            && unserved.over_cap > 0
+            && let Some(cap) = self.capacity
+        {
+            let partitions = unserved.over_cap as u64;
+            self.notes
+                .push(Decision::Trouble(Trouble::OverCap { partitions, cap }));
+        }
+        self.unserved = unserved;
         let version = self.coming();
         let mut decisions = Vec::new();
         let mut forgotten = Vec::new();

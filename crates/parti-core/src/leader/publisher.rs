@@ -1,7 +1,8 @@
 //! Publishing: assignments and the plan are written by compare-and-set until they land.
 //!
 //! Only the newest wish per key counts. A conflict with a lower term is adopted and overwritten (a
-//! late write of a predecessor), a conflict with a higher term ends this leader.
+//! late write of a predecessor), a conflict with a higher term ends this leader. A record that
+//! cannot be read is reported and left alone: it may be of a newer format.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -12,12 +13,15 @@ use crate::io::{Expect, StoreOp, StoreReply, Stored, Write, WriteOutcome};
 use crate::key::Key;
 use crate::record::{AssignmentRecord, PlanRecord, Record};
 use crate::time::Time;
+use crate::worker::Trouble;
 use crate::worker::outbox::{Outbox, Purpose};
 
 /// How many writes one request carries at the most.
 const BATCH: usize = 256;
 /// How long to wait after store trouble.
 const PAUSE: Duration = Duration::from_millis(250);
+/// How long to wait before looking again whether somebody removed a record that cannot be read.
+const UNREADABLE: Duration = Duration::from_secs(10);
 
 #[derive(Clone, Debug)]
 enum Wish {
@@ -31,13 +35,23 @@ struct Cell {
     /// What should be there, unless it is there or on its way.
     wish: Option<Wish>,
     in_flight: Option<Wish>,
+    /// What stands there cannot be read: not tried again before.
+    unreadable_until: Option<Time>,
+}
+
+impl Cell {
+    /// When its wish may be sent; none when there is nothing to send.
+    fn due(&self) -> Option<Time> {
+        let waits = self.wish.is_some() && self.in_flight.is_none();
+        waits.then(|| self.unreadable_until.unwrap_or(Time::ZERO))
+    }
 }
 
 /// What publications met in their way.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Met {
-    /// A leader with a higher term: this one is outdated.
-    pub higher_term: bool,
+    /// A higher term than this leader's: it is outdated.
+    pub higher_term: Option<Term>,
     /// The highest version found: a predecessor's that was not known when planning began.
     pub version: Version,
 }
@@ -94,15 +108,8 @@ impl Publisher {
 
     /// When to try again.
     pub fn next_deadline(&self) -> Time {
-        let waiting = self
-            .cells
-            .values()
-            .any(|cell| cell.wish.is_some() && cell.in_flight.is_none());
-        if waiting {
-            self.not_before
-        } else {
-            Time::NEVER
-        }
+        let due = self.cells.values().filter_map(Cell::due).min();
+        due.map_or(Time::NEVER, |due| due.max(self.not_before))
     }
 
     /// Sends whatever waits, in batches.
@@ -110,14 +117,17 @@ impl Publisher {
         if out.now() < self.not_before {
             return;
         }
+        let now = out.now();
         // The plan speaks of the assignments, so it comes after them.
         let unpublished = self.cells.iter().any(|(key, cell)| {
-            *key != Key::Plan && (cell.wish.is_some() || cell.in_flight.is_some())
+            let due = cell.due().is_some_and(|due| now >= due);
+            *key != Key::Plan && (due || cell.in_flight.is_some())
         });
         let mut keys = Vec::new();
         let mut writes = Vec::new();
         for (key, cell) in &mut self.cells {
-            if cell.in_flight.is_some() || (*key == Key::Plan && unpublished) {
+            let due = cell.due().is_some_and(|due| now >= due);
+            if !due || (*key == Key::Plan && unpublished) {
                 continue;
             }
             let Some(wish) = cell.wish.take() else {
@@ -162,15 +172,31 @@ impl Publisher {
             };
             match outcome {
                 WriteOutcome::Done(revision) => {
+                    cell.unreadable_until = None;
                     cell.revision = match sent {
                         Wish::Delete => None,
                         Wish::Put(_) => Some(revision),
                     };
                     continue;
                 }
+                WriteOutcome::Conflict(Some(Stored {
+                    record: Record::Unreadable(why),
+                    ..
+                })) => {
+                    if cell.unreadable_until.is_none() {
+                        let key = format!("{key:?}");
+                        let why = why.to_string();
+                        out.trouble(Trouble::Unreadable { key, why });
+                    }
+                    // Expecting nothing there, it can never be overwritten.
+                    cell.revision = None;
+                    cell.unreadable_until = Some(out.now() + UNREADABLE);
+                }
                 WriteOutcome::Conflict(Some(found)) => {
                     let (term, version) = stamp_of(&found.record);
-                    met.higher_term |= term > self.term && !planted!(OldLeaderPublishes);
+                    if term > self.term && !planted!(OldLeaderPublishes) {
+                        met.higher_term = met.higher_term.max(Some(term));
+                    }
                     if term < self.term {
                         met.version = met.version.max(version);
                     }
@@ -295,7 +321,7 @@ mod tests {
         let (id, expect, _) = bench.sent().expect("a write");
         assert_eq!(expect, Expect::Absent);
         let met = bench.answer(id, WriteOutcome::Conflict(Some(found(4, 9, 20))));
-        assert_eq!((met.higher_term, met.version), (false, Version(9)));
+        assert_eq!((met.higher_term, met.version), (None, Version(9)));
         let (id, expect, version) = bench.sent().expect("again");
         assert_eq!(
             (expect, version),
@@ -311,7 +337,7 @@ mod tests {
         bench.publisher.publish(worker(), assignment(5, 7));
         let (id, ..) = bench.sent().expect("a write");
         let met = bench.answer(id, WriteOutcome::Conflict(Some(found(6, 1, 20))));
-        assert!(met.higher_term);
+        assert_eq!(met.higher_term, Some(Term(6)));
     }
 
     #[test]
@@ -333,6 +359,32 @@ mod tests {
             (expect, version),
             (Expect::At(Revision(20)), Some(Version(8)))
         );
+    }
+
+    #[test]
+    fn a_record_that_cannot_be_read_is_reported_once_and_never_overwritten() {
+        let mut bench = Bench::new();
+        bench.publisher.publish(worker(), assignment(5, 7));
+        for round in 0..3 {
+            let (id, expect, _) = bench.sent().expect("a write");
+            assert_eq!(expect, Expect::Absent, "it can only be created");
+            let newer = Stored {
+                record: Record::Unreadable("v 9 is newer than v 1".into()),
+                ..found(4, 3, 20)
+            };
+            bench.answer(id, WriteOutcome::Conflict(Some(newer)));
+            let mut actions = Vec::new();
+            bench.out.take_actions(&mut actions);
+            assert_eq!(actions.len(), usize::from(round == 0), "{actions:?}");
+            assert!(bench.sent().is_none(), "not at once");
+            let next = bench.publisher.next_deadline();
+            assert_eq!(next, bench.out.now() + UNREADABLE);
+            bench.out.set_now(next);
+        }
+        // Somebody removed it.
+        let (id, ..) = bench.sent().expect("a write");
+        bench.answer(id, WriteOutcome::Done(Revision(31)));
+        assert_eq!(bench.publisher.next_deadline(), Time::NEVER);
     }
 
     #[test]

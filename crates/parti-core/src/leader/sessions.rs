@@ -3,7 +3,7 @@
 //! A session ends by a write: a compare-and-set at the revision that stayed silent. An observer
 //! with a stale view gets a conflict instead of evicting anyone.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -18,6 +18,8 @@ use crate::worker::outbox::{Outbox, Purpose};
 
 /// How many writes one request carries at the most.
 const BATCH: usize = 256;
+/// How long to wait after store trouble.
+const PAUSE: Duration = Duration::from_millis(250);
 
 /// The sessions of a group, as a watch tells them.
 #[derive(Clone, Debug, Default)]
@@ -76,6 +78,11 @@ impl Sessions {
 #[derive(Clone, Debug, Default)]
 pub struct Reaper {
     in_flight: BTreeMap<WorkerId, WorkerRecord>,
+    /// After store trouble, not before.
+    not_before: Time,
+    /// Ids that would be free, but for partitions whose records may still name their last life.
+    /// Whatever ends that brings news; there is no time to wait for.
+    kept: BTreeSet<WorkerId>,
 }
 
 impl Reaper {
@@ -92,6 +99,10 @@ impl Reaper {
         out: &mut Outbox,
     ) {
         let now = out.now();
+        if now < self.not_before {
+            return;
+        }
+        self.kept.clear();
         let mut writes = Vec::new();
         for (id, revision, record) in sessions.iter() {
             if id == me || self.in_flight.contains_key(id) || writes.len() == BATCH {
@@ -103,9 +114,11 @@ impl Reaper {
                 SessionStatus::Live | SessionStatus::Leaving if silent_for(ttl) => {
                     SessionStatus::Evicted
                 }
-                SessionStatus::Evicted
-                    if silent_for(id_ttl.saturating_sub(ttl)) && !still_named(id) =>
-                {
+                SessionStatus::Evicted if silent_for(id_ttl.saturating_sub(ttl)) => {
+                    if still_named(id) {
+                        self.kept.insert(id.clone());
+                        continue;
+                    }
                     SessionStatus::Free
                 }
                 _ => continue,
@@ -176,7 +189,9 @@ impl Reaper {
                 // It lives after all, or somebody else was faster.
                 WriteOutcome::Conflict(Some(found)) => sessions.learn(&found, silence, out.now()),
                 // Tried again while it stays silent; a mark that landed unseen shows in the watch.
-                WriteOutcome::Conflict(None) | WriteOutcome::Failed(_) => {}
+                WriteOutcome::Conflict(None) | WriteOutcome::Failed(_) => {
+                    self.not_before = out.now() + PAUSE;
+                }
             }
         }
     }
@@ -197,11 +212,146 @@ impl Reaper {
             }
             let wait = match record.status {
                 SessionStatus::Live | SessionStatus::Leaving => ttl,
+                SessionStatus::Evicted if self.kept.contains(id) => continue,
                 SessionStatus::Evicted => id_ttl.saturating_sub(ttl),
                 SessionStatus::Goodbye | SessionStatus::Free => continue,
             };
             next = next.min(silence.deadline(&Key::Worker(id.clone()), wait));
         }
-        next
+        next.max(self.not_before)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ids::{Incarnation, Nonce, Term, Version};
+    use crate::io::StoreError;
+    use crate::record::Ready;
+    use crate::rng::Rng;
+    use crate::worker::Action;
+
+    const TTL: Duration = Duration::from_secs(6);
+    const ID_TTL: Duration = Duration::from_secs(30);
+    const HEARTBEAT: Duration = Duration::from_secs(2);
+
+    /// An observer that renews its own session all the time, and one silent session.
+    struct Bench {
+        reaper: Reaper,
+        sessions: Sessions,
+        silence: Silence,
+        out: Outbox,
+        named: bool,
+    }
+
+    fn me() -> WorkerId {
+        WorkerId::new("worker-0")
+    }
+
+    fn silent() -> WorkerId {
+        WorkerId::new("worker-1")
+    }
+
+    impl Bench {
+        fn new() -> Self {
+            let mut bench = Self {
+                reaper: Reaper::default(),
+                sessions: Sessions::default(),
+                silence: Silence::new(Time::ZERO, HEARTBEAT),
+                out: Outbox::new(Rng::new(1)),
+                named: true,
+            };
+            let record = WorkerRecord {
+                incarnation: Some(Incarnation(3)),
+                beat: 1,
+                status: SessionStatus::Live,
+                state: 4,
+                term: Term(1),
+                released: Version(0),
+                applied: Version(0),
+                ready: Ready::default(),
+                blocked_by: Vec::new(),
+                load: 0,
+                degraded: None,
+                partitions: 0,
+                nonce: Nonce(0),
+            };
+            let stored = Stored {
+                key: Key::Worker(silent()),
+                revision: Revision(5),
+                record: Record::Worker(Arc::new(record)),
+            };
+            let (sessions, silence) = (&mut bench.sessions, &mut bench.silence);
+            sessions.learn(&stored, silence, Time::ZERO);
+            bench
+        }
+
+        fn pass(&mut self, time: Duration) {
+            let end = self.out.now() + time;
+            while self.out.now() < end {
+                self.out.set_now((self.out.now() + HEARTBEAT / 2).min(end));
+                self.silence.succeeded(self.out.now());
+            }
+        }
+
+        /// One step; the status it wrote, if any.
+        fn step(&mut self) -> Option<SessionStatus> {
+            let named = self.named;
+            let (sessions, silence, out) = (&self.sessions, &self.silence, &mut self.out);
+            self.reaper
+                .step(&me(), sessions, silence, TTL, ID_TTL, |_| named, out);
+            let mut actions = Vec::new();
+            self.out.take_actions(&mut actions);
+            let Some(Action::Store(request)) = actions.pop() else {
+                return None;
+            };
+            let StoreOp::Write(writes) = request.op else {
+                panic!("a write")
+            };
+            match &writes[0].value {
+                Some(Record::Worker(record)) => Some(record.status),
+                other => panic!("a session, not {other:?}"),
+            }
+        }
+
+        fn answer(&mut self, outcome: WriteOutcome) {
+            let reply = StoreReply::Write(vec![outcome]);
+            let (sessions, silence) = (&mut self.sessions, &mut self.silence);
+            self.reaper
+                .answered(vec![silent()], reply, sessions, silence, &mut self.out);
+        }
+
+        fn deadline(&self) -> Time {
+            self.reaper
+                .next_deadline(&me(), &self.sessions, &self.silence, TTL, ID_TTL)
+        }
+    }
+
+    #[test]
+    fn a_store_that_refuses_is_not_asked_again_at_once() {
+        let mut bench = Bench::new();
+        assert_eq!(bench.step(), None);
+        bench.pass(TTL);
+        for error in [StoreError::Unavailable, StoreError::Rejected("no".into())] {
+            assert_eq!(bench.step(), Some(SessionStatus::Evicted));
+            bench.answer(WriteOutcome::Failed(error));
+            assert_eq!(bench.step(), None);
+            assert_eq!(bench.deadline(), bench.out.now() + PAUSE);
+            bench.pass(PAUSE);
+        }
+        assert_eq!(bench.step(), Some(SessionStatus::Evicted));
+    }
+
+    #[test]
+    fn a_mark_that_is_still_needed_is_kept_without_looking_again_and_again() {
+        let mut bench = Bench::new();
+        bench.pass(TTL);
+        assert_eq!(bench.step(), Some(SessionStatus::Evicted));
+        bench.answer(WriteOutcome::Done(Revision(9)));
+        bench.pass(ID_TTL);
+        assert_eq!(bench.step(), None);
+        assert_eq!(bench.deadline(), Time::NEVER);
+        bench.named = false;
+        assert_eq!(bench.step(), Some(SessionStatus::Free));
     }
 }

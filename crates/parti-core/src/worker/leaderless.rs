@@ -3,7 +3,14 @@
 //!
 //! The target is a pure function of members and partitions. What its target owner does not take
 //! goes, after a grace, to the next in rank, who gives it back when the target owner asks for it
-//! (by reporting that it is blocked).
+//! (by reporting that it is blocked). Nobody stands in beyond its capacity.
+//!
+//! ```text
+//! sessions ──▶ members ──▶ strategy ──▶ target ──┬─ mine ───────────────────────▶ serve
+//!                                                │                                  ▲
+//! every claim_interval: list partitions/         └─ another's, free for too long ───┤ stand in
+//!   (who owns what)                                 until its target owner is blocked by us
+//! ```
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -21,8 +28,12 @@ use crate::record::{Record, SessionStatus};
 use crate::session::silence::Silence;
 use crate::strategy::{Input, Strategy};
 use crate::time::Time;
+use crate::worker::Trouble;
 use crate::worker::holding::Holdings;
 use crate::worker::outbox::{Outbox, Purpose};
+
+#[cfg(test)]
+mod tests;
 
 /// The machine of a worker without a leader.
 #[derive(Debug)]
@@ -36,6 +47,8 @@ pub struct Leaderless {
     capacity: Option<u32>,
     reaper: Reaper,
     changed: bool,
+    /// Whether this worker was fit to serve when last looked at.
+    was_fit: bool,
     members: Vec<WorkerId>,
     /// Who should own each partition, parallel to the partition list.
     target: Vec<Option<u32>>,
@@ -48,6 +61,10 @@ pub struct Leaderless {
     /// Not to be claimed again before: just released.
     resting: BTreeMap<PartitionId, Time>,
     serve: Vec<PartitionId>,
+    /// Something is not taken yet, because what is being let go of takes up the room.
+    waits_for_room: bool,
+    /// How many partitions fit nowhere, when that was last told.
+    over_cap: u64,
 }
 
 impl Leaderless {
@@ -63,6 +80,7 @@ impl Leaderless {
             capacity,
             reaper: Reaper::default(),
             changed: true,
+            was_fit: true,
             members: Vec::new(),
             target: Vec::new(),
             next_look: Time::ZERO,
@@ -71,6 +89,8 @@ impl Leaderless {
             stand_in: BTreeSet::new(),
             resting: BTreeMap::new(),
             serve: Vec::new(),
+            waits_for_room: false,
+            over_cap: 0,
         }
     }
 
@@ -81,6 +101,10 @@ impl Leaderless {
 
     /// When to act next.
     pub fn next_deadline(&self, me: &WorkerId, sessions: &Sessions, silence: &Silence) -> Time {
+        if !sessions.synced {
+            // Nothing is done before the members are known.
+            return Time::NEVER;
+        }
         let resting = self.resting.values().min().copied().unwrap_or(Time::NEVER);
         let look = if self.looking {
             Time::NEVER
@@ -122,8 +146,12 @@ impl Leaderless {
         }
         let rested = self.resting.values().any(|at| now >= *at);
         self.resting.retain(|_, at| now < *at);
-        if !std::mem::take(&mut self.changed) && !rested {
-            return None;
+        let fitness = std::mem::replace(&mut self.was_fit, fit) != fit;
+        if !std::mem::take(&mut self.changed) && !rested && !fitness {
+            return self
+                .waits_for_room
+                .then(|| self.choose(me, fit, partitions, holdings, now))
+                .flatten();
         }
         self.members = sessions
             .iter()
@@ -141,23 +169,42 @@ impl Leaderless {
             capacity: self.capacity,
         };
         self.target = self.strategy.assign(input).owners;
-        self.give_back(me, sessions);
+        self.tell_over_cap(out);
+        self.give_back(me, partitions, sessions);
         self.choose(me, fit, partitions, holdings, now)
     }
 
+    /// Says once per change how many partitions fit nowhere.
+    fn tell_over_cap(&mut self, out: &mut Outbox) {
+        let (Some(cap), false) = (self.capacity, self.members.is_empty()) else {
+            return;
+        };
+        let partitions = self.target.iter().filter(|owner| owner.is_none()).count() as u64;
+        if std::mem::replace(&mut self.over_cap, partitions) != partitions && partitions > 0 {
+            out.trouble(Trouble::OverCap { partitions, cap });
+        }
+    }
+
     /// What is held for others goes back when its target owner stands at the door.
-    fn give_back(&mut self, me: &WorkerId, sessions: &Sessions) {
+    fn give_back(&mut self, me: &WorkerId, partitions: &[Partition], sessions: &Sessions) {
         for (id, _, record) in sessions.iter() {
-            if record.status == SessionStatus::Live && self.members.contains(id) {
-                for blocked in record
-                    .blocked_by
-                    .iter()
-                    .filter(|blocked| blocked.owner == *me)
-                {
+            if record.status != SessionStatus::Live {
+                continue;
+            }
+            for blocked in record.blocked_by.iter().filter(|b| b.owner == *me) {
+                let place = partitions.binary_search_by(|p| p.id.cmp(&blocked.partition));
+                // Another who would stand in has to see that this one was faster.
+                if place.is_ok_and(|place| self.target_of(place) == Some(id)) {
                     self.stand_in.remove(&blocked.partition);
                 }
             }
         }
+    }
+
+    /// Who should own the partition at this place of the list.
+    fn target_of(&self, place: usize) -> Option<&WorkerId> {
+        let owner = self.target.get(place).copied().flatten()?;
+        self.members.get(owner as usize)
     }
 
     fn choose(
@@ -168,22 +215,50 @@ impl Leaderless {
         holdings: &Holdings,
         now: Time,
     ) -> Option<Vec<PartitionId>> {
-        let index = self.members.iter().position(|member| member == me);
-        let mut serve = Vec::new();
-        for (partition, owner) in partitions.iter().zip(&self.target) {
-            let mine = fit && owner.is_some() && owner.map(|o| o as usize) == index;
+        let owns = |place| fit && self.target_of(place) == Some(me);
+        let mine: Vec<bool> = (0..partitions.len()).map(owns).collect();
+        // What is held in place of others must fit beside what is one's own.
+        let own = mine.iter().filter(|mine| **mine).count();
+        let mut room = (self.capacity.unwrap_or(u32::MAX) as usize).saturating_sub(own);
+        let mut wanted = Vec::with_capacity(partitions.len());
+        let mut leaving = 0;
+        for (partition, mine) in partitions.iter().zip(mine) {
             if mine {
                 self.stand_in.remove(&partition.id);
             }
-            let wanted = mine || (fit && self.stand_in.contains(&partition.id));
-            let held = holdings.holds(&partition.id);
-            if held && !wanted {
+            let stands_in = fit && self.stand_in.contains(&partition.id) && room > 0;
+            room -= usize::from(stands_in);
+            wanted.push(mine || stands_in);
+            if !(mine || stands_in) && holdings.holds(&partition.id) {
+                leaving += 1;
                 self.resting.insert(partition.id.clone(), now + self.grace);
             }
-            if wanted && (held || !self.resting.contains_key(&partition.id)) {
-                serve.push(partition.id.clone());
-            }
         }
+        // What is still being let go of takes up room, too.
+        let keeps = |id: &PartitionId| holdings.holds(id) || self.serve.binary_search(id).is_ok();
+        let with = partitions
+            .iter()
+            .zip(&wanted)
+            .filter(|(_, wanted)| **wanted);
+        let kept = with.clone().filter(|(p, _)| keeps(&p.id)).count();
+        let cap = self.capacity.unwrap_or(u32::MAX) as usize;
+        let mut room = cap.saturating_sub(kept + leaving);
+        let (mut serve, mut waits) = (Vec::new(), false);
+        for (partition, _) in with {
+            let id = &partition.id;
+            if !keeps(id) {
+                if self.resting.contains_key(id) {
+                    continue;
+                }
+                if room == 0 {
+                    waits = true;
+                    continue;
+                }
+                room -= 1;
+            }
+            serve.push(id.clone());
+        }
+        self.waits_for_room = waits && leaving > 0;
         if serve == self.serve {
             return None;
         }
@@ -215,7 +290,7 @@ impl Leaderless {
                 owned.insert(id.clone());
             }
         }
-        for (partition, owner) in partitions.iter().zip(&self.target) {
+        for (place, partition) in partitions.iter().enumerate() {
             let id = &partition.id;
             if owned.contains(id) || holdings.holds(id) {
                 self.free_since.remove(id);
@@ -226,7 +301,7 @@ impl Leaderless {
                 continue;
             }
             let since = *self.free_since.entry(id.clone()).or_insert(now);
-            let target = owner.and_then(|o| self.members.get(o as usize));
+            let target = self.target_of(place);
             if target == Some(me) {
                 continue;
             }

@@ -195,14 +195,16 @@ pub enum Trouble {
     },
     /// Retention removed messages that were never handled.
     #[error(
-        "partition {partition}: retention removed {lost} offsets below {first} before they were handled"
+        "partition {partition}: retention overtook it: up to {lost} messages below offset {first} are gone unhandled"
     )]
     RetentionOvertook {
         /// Which partition.
         partition: PartitionId,
         /// Where the log starts now.
         first: Offset,
-        /// How many offsets are gone.
+        /// How many offsets lie between what is done and there. That many messages are gone where
+        /// the partition has a log of its own; in a stream, whose offsets all partitions share, it
+        /// is only an upper bound, and may be none.
         lost: u64,
     },
     /// A record cannot be read; it is left alone.
@@ -216,6 +218,17 @@ pub enum Trouble {
     /// Partitions could not be listed; the last list stays.
     #[error("listing partitions failed: {0}")]
     Listing(String),
+    /// The group goes by another partition list than this worker: it gets nothing new.
+    #[error(
+        "the group's partition list ({theirs} partitions) is another than this worker's ({ours}); \
+         give all workers the same list"
+    )]
+    OtherPartitions {
+        /// How many partitions the group has.
+        theirs: u64,
+        /// How many this worker lists.
+        ours: u64,
+    },
     /// A move takes long, because the owner's handler is slow.
     #[error("partition {partition}: {owner} takes long to release it")]
     SlowRelease {
@@ -223,6 +236,16 @@ pub enum Trouble {
         partition: PartitionId,
         /// Who holds it.
         owner: WorkerId,
+    },
+    /// More partitions than all workers together can serve.
+    #[error(
+        "{partitions} partitions are over cap and served by nobody: every worker serves {cap} already; add workers or raise jetstream.subject_cap"
+    )]
+    OverCap {
+        /// How many are left over.
+        partitions: u64,
+        /// The most that one worker serves.
+        cap: u32,
     },
     /// The source has trouble.
     #[error("{0}")]

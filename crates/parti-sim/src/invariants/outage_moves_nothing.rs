@@ -10,6 +10,10 @@ use super::{Invariant, Verdict, partition_write};
 use crate::facts::{Facts, Seen};
 use crate::setup::{Micros, SECOND, micros};
 
+/// How long a change of the partition list takes to be heard of and carried out by all, at the
+/// most.
+const LIST_HEARD: Micros = 30 * SECOND;
+
 /// See the module.
 #[derive(Default)]
 pub struct OutageMovesNothing {
@@ -47,6 +51,12 @@ impl Invariant for OutageMovesNothing {
                 self.still_until = None;
                 let over = until + 2 * facts.setup.ttl();
                 self.excused_until = self.excused_until.max(over);
+                return Ok(());
+            }
+            // Another list moves partitions, and hears of it late whoever cannot reach the store.
+            Seen::ListChanged => {
+                self.still_until = None;
+                self.excused_until = self.excused_until.max(facts.now + LIST_HEARD);
                 return Ok(());
             }
             Seen::Started { .. }
@@ -175,6 +185,14 @@ mod tests {
         bench.crash(0);
         bench.take(1, "p00", &b, 2).expect("process 0 is gone");
     }
+    #[test]
+    fn another_partition_list_is_a_reason_to_move() {
+        let (mut bench, _, b) = resting();
+        bench.see(Seen::ListChanged).expect("a change");
+        outage(&mut bench);
+        bench.take(1, "p00", &b, 2).expect("the list moves it");
+    }
+
     #[test]
     fn a_machine_that_is_cut_off_during_an_outage_is_a_reason_to_move() {
         let (mut bench, a, _) = resting();

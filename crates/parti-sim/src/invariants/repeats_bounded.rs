@@ -102,6 +102,19 @@ mod tests {
     }
 
     #[test]
+    fn a_process_that_is_killed_while_it_stands_still_could_flush_nothing() {
+        let mut bench = Bench::new(RepeatsBounded);
+        bench.start(2);
+        bench.publish("p00", &[0]);
+        bench.handle(0, "p00", 0).expect("the first time");
+        bench.done(0, "p00", 0);
+        bench.see(Seen::Paused { proc: 0 }).expect("fine");
+        bench.pass(11 * SECOND);
+        bench.crash(0);
+        bench.handle(1, "p00", 0).expect("it stood still");
+    }
+
+    #[test]
     fn trouble_that_began_before_a_process_hinders_it_too() {
         let mut bench = Bench::new(RepeatsBounded);
         let until = bench.now + 60 * SECOND;

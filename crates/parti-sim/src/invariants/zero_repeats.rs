@@ -54,11 +54,13 @@ fn may_repeat(facts: &Facts, completion: &Completion) -> bool {
     let (Life::Ended(ended), Some(asked)) = (proc.life, proc.stop_asked) else {
         return false;
     };
-    // Its shutdown timeout, on a clock that may run fast.
-    let timeout = facts
-        .setup
-        .shortest(micros(facts.setup.config.shutdown_timeout) * 99 / 100);
-    ended >= asked + timeout
+    // Parts of its shutdown timeout, on a clock that may run fast.
+    let timeout = micros(facts.setup.config.shutdown_timeout);
+    let part = |percent: u64| facts.setup.shortest(timeout * percent / 100);
+    let out_of_time = ended >= asked + part(99);
+    // The last tenth is for the releases: a call that ended then was given up before.
+    let given_up = completion.at >= asked + part(90);
+    out_of_time || given_up
 }
 
 #[cfg(test)]
@@ -110,6 +112,28 @@ mod tests {
                 })
                 .expect("fine");
             assert_eq!(bench.handle(1, "p00", 0).is_ok(), fine, "{seconds} s");
+        }
+    }
+
+    #[test]
+    fn a_call_that_ended_after_it_was_given_up_may_repeat_and_one_before_may_not() {
+        for (percent, fine) in [(80, false), (91, true)] {
+            let mut bench = Bench::new(ZeroRepeats);
+            bench.start(2);
+            bench.publish("p00", &[0]);
+            bench.handle(0, "p00", 0).expect("the first time");
+            bench.see(Seen::StopAsked { proc: 0 }).expect("fine");
+            let timeout = micros(bench.facts.setup.config.shutdown_timeout);
+            bench.pass(timeout * percent / 100);
+            bench.done(0, "p00", 0);
+            bench.pass(timeout * (92 - percent) / 100);
+            bench
+                .see(Seen::Ended {
+                    proc: 0,
+                    result: &Ok(()),
+                })
+                .expect("fine");
+            assert_eq!(bench.handle(1, "p00", 0).is_ok(), fine, "{percent} %");
         }
     }
 }

@@ -28,7 +28,7 @@ mod tests;
 use std::collections::BTreeMap;
 
 use parti_core::config::{AckMode, JetStreamConfig};
-use parti_core::ids::{Offset, PartitionId};
+use parti_core::ids::{Offset, PartitionId, WorkerId};
 use parti_core::io::{Ask, ConsumerState, Retention, SourceError, SourceEvent, SourceRequest};
 use parti_core::rng::Rng;
 
@@ -412,9 +412,9 @@ impl Stream {
                 .durables
                 .iter()
                 .filter(|(other, _)| other.as_str() != name);
-            if let Some((other, _)) = others.find(|(_, durable)| durable.filter.overlaps(&filter)) {
-                let why = format!("10100: consumer {other} of this work queue has a subject of it");
-                return Err(SourceError::Unavailable(why.into()));
+            if let Some((other, its)) = others.find(|(_, durable)| durable.filter.overlaps(&filter))
+            {
+                return Err(self.occupied(other, &its.filter, &filter));
             }
         }
         if let Some(durable) = self.durables.get_mut(name) {
@@ -425,6 +425,21 @@ impl Stream {
         let state = durable.state(true);
         self.durables.insert(name.to_owned(), durable);
         Ok(state)
+    }
+
+    /// The server's error 10100, and who has what, as its client then finds out.
+    fn occupied(&self, other: &str, its: &Filter, wanted: &Filter) -> SourceError {
+        let shared = match wanted {
+            Filter::Only(subjects) => subjects.iter().find(|subject| its.wants(**subject)),
+            Filter::Everything => None,
+        };
+        match shared {
+            Some(subject) => SourceError::Occupied {
+                by: WorkerId::new(other),
+                partition: self.messages.name(*subject).clone(),
+            },
+            None => SourceError::Unavailable("10100: consumers overlap on a work queue".into()),
+        }
     }
 
     fn reset(&mut self, now: u64, name: &str) -> Result<ConsumerState, SourceError> {

@@ -562,6 +562,8 @@ fn a_partition_that_left_and_came_back_needs_an_update_of_its_own() {
     bench.joined(&[A, B], 10);
     bench.lanes.detach(bench.now, &p(A));
     bench.pass(Duration::from_secs(1));
+    let look = only_ask(&bench.run(), "InspectConsumer");
+    bench.consumer_answers(look, 1, 0);
     let without = only_ask(&bench.run(), "UpdateConsumer");
     bench.lanes.attach(bench.now, &p(A));
     bench.consumer_answers(without, 1, 0);
@@ -570,9 +572,56 @@ fn a_partition_that_left_and_came_back_needs_an_update_of_its_own() {
         "it is not in the filter"
     );
     bench.pass_to_deadline();
+    let look = only_ask(&bench.run(), "InspectConsumer");
+    bench.consumer_answers(look, 1, 0);
     let with = only_ask(&bench.run(), "UpdateConsumer");
     bench.consumer_answers(with, 1, 0);
     assert_eq!(requests(&bench.run(), "Head").len(), 1);
+}
+
+#[test]
+fn a_late_update_of_an_earlier_life_is_noticed_before_the_next_change_hides_it() {
+    let mut bench = Bench::limits();
+    bench.joined(&[A], 10);
+    bench.open(A, opening(1, 11));
+    bench.run();
+    bench.pass(Duration::from_secs(1));
+    bench.lanes.attach(bench.now, &p(B));
+    let actions = bench.run();
+    assert!(
+        requests(&actions, "UpdateConsumer").is_empty(),
+        "not blindly"
+    );
+    let look = only_ask(&actions, "InspectConsumer");
+    let state = ConsumerState {
+        identity: 1,
+        delivered: 0,
+        as_wanted: false,
+    };
+    bench.source(SourceEvent::Consumer {
+        ask: look,
+        result: Ok(state),
+    });
+    let update = only_ask(&bench.run(), "UpdateConsumer");
+    bench.consumer_answers(update, 1, 0);
+    let head = only_ask(&bench.run(), "Head");
+    // 12 was published while the filter was another one, and 14 is the first that comes by it.
+    bench.head_answers(head, 13);
+    bench.deliver(A, 14);
+    let (read, from, upto) = only_read(&bench.run());
+    assert_eq!((from, upto), (11, Some(13)));
+    bench.read_answers(read, &[12], 14);
+    assert_eq!(handled(&bench.run(), A), [12]);
+    bench.done(A, 1, 12);
+    assert_eq!(handled(&bench.run(), A), [14]);
+}
+
+#[test]
+fn a_delivery_that_no_filter_explains_is_a_reason_to_look() {
+    let mut bench = Bench::limits();
+    bench.joined(&[A], 10);
+    bench.deliver(B, 11);
+    assert_eq!(requests(&bench.run(), "InspectConsumer").len(), 1);
 }
 
 #[test]

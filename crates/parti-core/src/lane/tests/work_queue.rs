@@ -260,11 +260,73 @@ fn a_dead_owners_durable_is_evicted_before_the_subject_is_added() {
 }
 
 #[test]
-fn where_a_reset_is_refused_the_durable_is_recreated() {
+fn whoever_still_has_the_subject_of_an_owned_partition_is_evicted() {
+    let mut bench = Bench::work_queue();
+    let delete = only_ask(&bench.run(), "DeleteConsumer");
+    bench.consumer_answers(delete, 0, 0);
+    bench.open(A, opening(2, 1));
+    let head = only_ask(&bench.run(), "Head");
+    bench.head_answers(head, 10);
+    bench.pass(Duration::from_secs(1));
+    let ask = only_ask(&bench.run(), "UpdateConsumer");
+    let (by, partition) = (WorkerId::new("worker-3"), p(A));
+    bench.source(SourceEvent::Consumer {
+        ask,
+        result: Err(SourceError::Occupied { by, partition }),
+    });
+    let actions = bench.run();
+    let found = requests(&actions, "EvictConsumer");
+    let [SourceRequest::EvictConsumer { ask, worker, .. }] = found.as_slice() else {
+        panic!("an eviction, not {actions:?}")
+    };
+    assert_eq!(worker.as_str(), "worker-3");
+    bench.consumer_answers(*ask, 0, 0);
+    let head = only_ask(&bench.run(), "Head");
+    bench.head_answers(head, 10);
+    let mut actions = bench.run();
+    while requests(&actions, "Pull").is_empty() {
+        for named in ["DeleteConsumer", "UpdateConsumer"] {
+            for request in requests(&actions, named) {
+                let identity = u64::from(named == "UpdateConsumer");
+                bench.consumer_answers(ask_of(&request), identity, 0);
+            }
+        }
+        actions = bench.run();
+        if actions.is_empty() {
+            bench.pass_to_deadline();
+        }
+    }
+    bench.deliver(A, 3);
+    assert_eq!(handled(&bench.run(), A), [3]);
+}
+
+#[test]
+fn a_pull_that_a_lost_connection_left_open_is_ended_by_deleting_the_durable() {
     let mut bench = Bench::work_queue();
     serving(&mut bench);
     bench.pass(Duration::from_secs(1));
     bench.source(SourceEvent::Reconnected);
+    let actions = bench.run();
+    assert!(
+        requests(&actions, "ResetConsumer").is_empty(),
+        "{actions:?}"
+    );
+    let delete = only_ask(&actions, "DeleteConsumer");
+    bench.consumer_answers(delete, 0, 0);
+    let update = only_ask(&bench.run(), "UpdateConsumer");
+    bench.consumer_answers(update, 9, 0);
+    assert_eq!(names(&bench.run()), ["Pull"]);
+}
+
+#[test]
+fn where_a_reset_is_refused_the_durable_is_recreated() {
+    let mut bench = Bench::work_queue();
+    serving(&mut bench);
+    bench.pass(Duration::from_secs(1));
+    bench.lose_one();
+    bench.deliver(A, 2);
+    let stop = only_ask(&bench.run(), "StopPull");
+    bench.source(SourceEvent::PullEnded { ask: stop });
     let reset = only_ask(&bench.run(), "ResetConsumer");
     let refused = SourceError::Rejected("unknown request".into());
     bench.source(SourceEvent::Consumer {

@@ -30,6 +30,37 @@ fn what_does_not_fit_is_unserved_with_a_remedy() {
 }
 
 #[test]
+fn what_is_over_cap_is_named_trouble_once_per_change() {
+    let over = |decisions: &[Decision]| -> Vec<String> {
+        let all = decisions.iter().map(render);
+        all.filter(|line| line.starts_with("trouble")).collect()
+    };
+    let config = Config {
+        cold_start_window: Duration::ZERO,
+        planned_scale_window: Duration::ZERO,
+        ..Config::default()
+    };
+    let mut world = World::with(config, parts(7), Arc::new(Even), Some(2));
+    world.join("a");
+    world.join("b");
+    let trouble = |count| {
+        format!(
+            "trouble: {count} partitions are over cap and served by nobody: every worker serves 2 \
+             already; add workers or raise jetstream.subject_cap"
+        )
+    };
+    assert_eq!(over(&world.run()), [trouble(3)]);
+    world.leave("b");
+    assert!(over(&world.run()).is_empty(), "still the same three");
+    world.crash("b");
+    assert_eq!(over(&world.run()), [trouble(5)]);
+    for worker in ["c", "d", "e"] {
+        world.join(worker);
+    }
+    assert!(over(&world.run()).is_empty(), "everything fits");
+}
+
+#[test]
 fn a_crash_never_overfills_the_others() {
     let config = Config {
         settle_time: Some(secs(1)),

@@ -22,7 +22,7 @@ use crate::lane::Lanes;
 use crate::leader::election::Election;
 use crate::leader::{Leader, Sessions};
 use crate::partition::Partition;
-use crate::record::{AssignmentRecord, PlanRecord};
+use crate::record::{AssignmentRecord, PlanRecord, WorkerRecord};
 use crate::rng::Rng;
 use crate::session::Session;
 use crate::session::silence::Silence;
@@ -80,6 +80,13 @@ pub struct Worker {
     observed: Option<WorkerId>,
     leaderless: Option<Leaderless>,
     holdings: Holdings,
+    /// When holdings have to act by themselves.
+    holdings_wake: Time,
+    /// Whether holdings, or what is said about them, may have changed in this pass. Messages that
+    /// merely flow stir nothing, so they cost the same however many partitions are held.
+    stirred: bool,
+    /// What the session says about this worker.
+    said: Option<WorkerRecord>,
     lanes: Lanes,
     told: Told,
     partitions: Option<Arc<[Partition]>>,
@@ -87,8 +94,16 @@ pub struct Worker {
     listing: Listing,
     /// Not before then for a mere disagreement.
     list_again_at: Time,
-    disagreeing_since: Option<Time>,
+    disagreement: Disagreement,
     stopping: Option<Stopping>,
+}
+
+/// Whether this worker's partition list is another than the plan's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Disagreement {
+    None,
+    Since(Time),
+    Told,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -125,12 +140,15 @@ impl Worker {
             observed: None,
             leaderless,
             holdings: Holdings::new(&config),
+            holdings_wake: Time::NEVER,
+            stirred: true,
+            said: None,
             told: Told::default(),
             partitions: None,
             partitions_hash: 0,
             listing: Listing::Idle,
             list_again_at: Time::ZERO,
-            disagreeing_since: None,
+            disagreement: Disagreement::None,
             stopping: None,
             strategy: options.strategy,
             capacity,
@@ -180,9 +198,7 @@ impl Worker {
             next = next.min(stopping.next_deadline(now));
         }
         if let Some((me, _)) = self.session.id() {
-            next = next
-                .min(self.holdings.next_deadline())
-                .min(self.lanes.next_deadline());
+            next = next.min(self.holdings_wake).min(self.lanes.next_deadline());
             if self.lease_alive {
                 next = next.min(self.session.lease_until());
                 match &self.leaderless {
@@ -215,6 +231,10 @@ impl Worker {
 
     fn event(&mut self, event: Event) -> Result<(), Fatal> {
         let now = self.out.now();
+        self.stirred |= !matches!(
+            event,
+            Event::Tick | Event::Source(_) | Event::Handled { .. }
+        );
         match event {
             Event::Start => {
                 if self.life == Life::Init {

@@ -11,7 +11,7 @@ use crate::record::{AssignmentRecord, Record, SessionStatus};
 use crate::worker::stop::Step;
 use crate::worker::{Action, Fatal, Report, Trouble};
 
-use super::{Life, Listing, Worker};
+use super::{Disagreement, Life, Listing, Worker};
 
 impl Worker {
     pub(super) fn watched(&mut self, scope: &Scope, event: &WatchEvent) {
@@ -198,7 +198,7 @@ impl Worker {
     /// Everybody must agree on the strategy, the mode and the partitions.
     pub(super) fn check_agreement(&mut self) -> Result<(), Fatal> {
         let (Some(plan), None) = (self.told.plan.clone(), &self.leader) else {
-            self.disagreeing_since = None;
+            self.disagreement = Disagreement::None;
             return Ok(());
         };
         let theirs = &plan.fingerprint;
@@ -209,24 +209,25 @@ impl Worker {
                 theirs.strategy
             )));
         }
-        if self.partitions.is_none()
-            || theirs.partitions == self.partitions_hash
-            || self.told.assignment.is_some()
-        {
-            self.disagreeing_since = None;
+        if self.partitions.is_none() || theirs.partitions == self.partitions_hash {
+            self.disagreement = Disagreement::None;
             return Ok(());
         }
-        // One of the two lists is older. Both sides list again, and get time to.
+        // One of the two lists is older, or the plan was read from a stale replica: both sides
+        // list again and get time to. A read alone never ends a worker; the leader gives it nothing
+        // new until they agree.
         self.list_again();
         let now = self.out.now();
-        let since = *self.disagreeing_since.get_or_insert(now);
-        if now.since(since) > self.config.startup_timeout {
-            let count = self.partitions.as_ref().map_or(0, |list| list.len());
-            return Err(Fatal::Disagreement(format!(
-                "the group's partition list ({} partitions) is another than this worker's \
-                 ({count}); give all workers the same list",
-                plan.partitions
-            )));
+        match self.disagreement {
+            Disagreement::None => self.disagreement = Disagreement::Since(now),
+            Disagreement::Since(since) if now.since(since) > self.config.session_ttl() * 2 => {
+                self.disagreement = Disagreement::Told;
+                self.out.trouble(Trouble::OtherPartitions {
+                    theirs: plan.partitions,
+                    ours: self.partitions.as_ref().map_or(0, |list| list.len() as u64),
+                });
+            }
+            _ => {}
         }
         Ok(())
     }

@@ -42,12 +42,18 @@ impl Worker {
             self.pump_lanes();
         }
         self.step_state();
+        self.stirred = false;
         Ok(())
     }
 
     pub(super) fn step_session(&mut self) -> Result<(), Fatal> {
-        let body = self.body();
-        match self.session.step(&body, &mut self.out) {
+        let said = match self.said.take() {
+            Some(said) if !self.stirred && self.stopping.is_none() => said,
+            _ => self.body(),
+        };
+        let outcome = self.session.step(&said, &mut self.out);
+        self.said = Some(said);
+        match outcome {
             session::Outcome::Failed(fatal) => Err(fatal),
             _ => Ok(()),
         }
@@ -61,6 +67,7 @@ impl Worker {
         let alive = self.lease();
         if alive != self.lease_alive {
             self.lease_alive = alive;
+            self.stirred = true;
             self.out.report(Report::Lease { alive });
         }
         self.lanes.lease(self.out.now(), self.session.lease_until());
@@ -91,7 +98,9 @@ impl Worker {
         let may_lead = lease || planted!(OldLeaderPublishes);
         if may_lead && let Some(leader) = &mut self.leader {
             let list = self.partitions.as_ref();
-            leader.step(&self.sessions, &self.silence, list, &mut self.out);
+            if let Some(term) = leader.step(&self.sessions, &self.silence, list, &mut self.out) {
+                self.outdone(term);
+            }
         }
     }
 
@@ -132,19 +141,24 @@ impl Worker {
 
     pub(super) fn step_holdings(&mut self) {
         let lease = self.lease();
+        self.lanes.tick(self.out.now());
+        self.stirred |= self.pump_lanes();
+        if !self.stirred && self.out.now() < self.holdings_wake {
+            return;
+        }
+        self.stirred = true;
         // Opening a lane may make it act, its notes may make a holding act: until both are quiet.
         loop {
-            self.lanes.tick(self.out.now());
-            self.pump_lanes();
             let Some((me, life)) = self.session.id() else {
                 return;
             };
             self.holdings
                 .step(me, life, lease, &mut self.lanes, &mut self.out);
             if !self.pump_lanes() {
-                return;
+                break;
             }
         }
+        self.holdings_wake = self.holdings.next_deadline();
     }
 
     /// Passes on what the lanes want. True when a holding has reason to act.

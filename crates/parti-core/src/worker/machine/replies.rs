@@ -41,9 +41,9 @@ impl Worker {
             }
             Purpose::Publish(keys) => {
                 if let Some(leader) = &mut self.leader
-                    && leader.published(keys, reply, &mut self.out)
+                    && let Some(term) = leader.published(keys, reply, &mut self.out)
                 {
-                    self.step_down();
+                    self.outdone(term);
                 }
             }
             Purpose::EndSessions(ids) => {
@@ -182,6 +182,12 @@ impl Worker {
             &mut self.out,
         );
         self.leader = Some(leader);
+    }
+
+    /// A term above the own one was met.
+    pub(super) fn outdone(&mut self, by: Term) {
+        self.step_down();
+        self.election.outdone(by);
     }
 
     pub(super) fn step_down(&mut self) {

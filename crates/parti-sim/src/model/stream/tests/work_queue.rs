@@ -23,10 +23,11 @@ fn acks_are_no_fence() {
 fn two_consumers_of_a_work_queue_may_not_share_a_subject() {
     let mut stream = work_queue();
     let stamp = update(&mut stream, "a", &["p1", "p2"]).expect("created");
-    for shared in [&["p2", "p3"][..], &[]] {
-        let refused = update(&mut stream, "b", shared).expect_err("shared");
-        assert!(refused.to_string().contains("10100"), "{refused}");
-    }
+    let refused = update(&mut stream, "b", &["p2", "p3"]).expect_err("shared");
+    let (by, partition) = (WorkerId::new("a"), PartitionId::new("p2"));
+    assert_eq!(refused, SourceError::Occupied { by, partition });
+    let refused = update(&mut stream, "b", &[]).expect_err("shared");
+    assert!(refused.to_string().contains("10100"), "{refused}");
     assert!(
         stream.info("b").is_none(),
         "a refused creation creates nothing"
