@@ -78,7 +78,8 @@ mod registry {
         CheckpointSkipsOne,
         /// The default strategy plans as if nobody served anything: every change moves partitions.
         StrategyIgnoresPrevious,
-        /// The default strategy leaves out a partition that fits nowhere under an even share.
+        /// The default strategy leaves out a partition that fits nowhere under an even share, and the
+        /// leader leaves it at that.
         StrategyDropsWhatDoesNotFit,
         /// A partition is added to the consumer without reading its backlog.
         AddWithoutBackfill,

@@ -555,10 +555,12 @@ impl Facts {
         let incarnation = record.incarnation_at(revision);
         if record.incarnation.is_none() && !record.status.is_over() {
             self.membership_changed = now;
-            // Whoever had the id before has lost it.
+            // Whoever had the id before, and was silent for a lease, has lost it.
+            let lease = self.setup.shortest(self.setup.ttl());
             for known in &mut self.procs {
                 for earlier in &mut known.sessions {
-                    if earlier.id == *id && earlier.over.is_none() {
+                    let silent = now - earlier.renewed >= lease;
+                    if earlier.id == *id && earlier.over.is_none() && silent {
                         earlier.over = Some((now, SessionStatus::Evicted));
                         known.ends.push(now);
                     }

@@ -342,10 +342,10 @@ impl Planner {
     /// A predecessor's version came to light: ours must be above it. True when that makes a new
     /// round of publications necessary.
     pub fn version_is_at_least(&mut self, version: Version) -> bool {
-        if version == Version(0) || version < self.version {
+        if version == Version(0) {
             return false;
         }
-        self.version = version;
+        self.version = self.version.max(version);
         self.touched = true;
         for seat in self.crew.by_id().collect::<Vec<_>>() {
             self.crew[seat].must_publish = self.crew[seat].published.is_some();

@@ -29,6 +29,15 @@ enum Wish {
     Delete,
 }
 
+impl Wish {
+    fn version(&self) -> Version {
+        match self {
+            Wish::Put(record) => stamp_of(record).1,
+            Wish::Delete => Version(0),
+        }
+    }
+}
+
 #[derive(Clone, Debug, Default)]
 struct Cell {
     revision: Option<Revision>,
@@ -52,7 +61,7 @@ impl Cell {
 pub struct Met {
     /// A higher term than this leader's: it is outdated.
     pub higher_term: Option<Term>,
-    /// The highest version found: a predecessor's that was not known when planning began.
+    /// A predecessor's version, not below the one that was to replace it (0: none was met).
     pub version: Version,
 }
 
@@ -197,7 +206,7 @@ impl Publisher {
                     if term > self.term && !planted!(OldLeaderPublishes) {
                         met.higher_term = met.higher_term.max(Some(term));
                     }
-                    if term < self.term {
+                    if term < self.term && version >= sent.version() {
                         met.version = met.version.max(version);
                     }
                     cell.revision = Some(found.revision);

@@ -209,7 +209,11 @@ impl Planner {
                     if crate::planted!(PlanForgetsPartition) && scope == Scope::Fill && placed > 0 {
                         continue;
                     }
-                    let seat = place(target, &targets.eligible, &loads);
+                    let seat = if crate::planted!(StrategyDropsWhatDoesNotFit) {
+                        target
+                    } else {
+                        place(target, &targets.eligible, &loads)
+                    };
                     let next = match seat {
                         Some(worker) => {
                             loads.add(worker, partition.weight);

@@ -187,8 +187,9 @@ impl Outbox {
                     }
                     WriteOutcome::Failed(_) => false,
                 };
-                self.went_back |=
-                    lost && !(planted!(IgnoreStoreWentBack) || planted!(SkipIdentityCheck));
+                if !planted!(SkipIdentityCheck) {
+                    self.went_back |= lost && !planted!(IgnoreStoreWentBack);
+                }
             }
         }
         Some(Answered {
