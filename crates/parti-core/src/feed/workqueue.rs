@@ -486,8 +486,13 @@ impl Feed for WorkQueue {
                 }
             }
             SourceEvent::Reconnected => {
+                // The server may not know yet that the old connection is gone. A pull left open there
+                // would move the position on between a reset and an update, past everything of the
+                // partitions to be added: only a deletion ends it for sure.
+                let exists = self.durable.identity != 0;
+                self.recreate |= exists && self.durable.is_pulling();
                 self.durable.reconnected(cx.now);
-                self.lossy |= self.durable.identity != 0;
+                self.lossy |= exists;
             }
             SourceEvent::Read { .. }
             | SourceEvent::Grew { .. }

@@ -188,7 +188,7 @@ impl Outbox {
                     WriteOutcome::Failed(_) => false,
                 };
                 self.went_back |=
-                    lost && !planted!(IgnoreStoreWentBack) && !planted!(SkipIdentityCheck);
+                    lost && !(planted!(IgnoreStoreWentBack) || planted!(SkipIdentityCheck));
             }
         }
         Some(Answered {

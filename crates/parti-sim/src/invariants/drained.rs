@@ -35,8 +35,9 @@ impl Invariant for Drained {
             let last = if forgets {
                 rest.find(|message| !message.is_done())
             } else {
-                // What retention took leaves no checkpoint behind.
-                rest.find(|message| !message.is_overtaken())
+                // What retention took leaves no checkpoint behind, be it handled or not: a crash may
+                // have come before the checkpoint, and the next owner finds nothing there.
+                rest.find(|message| !message.removed)
             };
             let Some(last) = last else {
                 continue;

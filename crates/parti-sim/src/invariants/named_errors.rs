@@ -125,7 +125,7 @@ fn spare_id(facts: &Facts) -> Option<WorkerId> {
     let config = &facts.setup.config;
     let patience = micros(config.worker_id_ttl);
     (config.worker_id_min..=config.worker_id_max)
-        .map(|number| WorkerId::new(&format!("{}-{number}", config.worker_id_prefix)))
+        .map(|number| WorkerId::new(format!("{}-{number}", config.worker_id_prefix)))
         .find(|id| {
             let mut sessions = facts.procs.iter().flat_map(|proc| &proc.sessions);
             sessions.all(|session| {

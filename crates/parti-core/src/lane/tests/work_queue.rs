@@ -301,11 +301,32 @@ fn whoever_still_has_the_subject_of_an_owned_partition_is_evicted() {
 }
 
 #[test]
-fn where_a_reset_is_refused_the_durable_is_recreated() {
+fn a_pull_that_a_lost_connection_left_open_is_ended_by_deleting_the_durable() {
     let mut bench = Bench::work_queue();
     serving(&mut bench);
     bench.pass(Duration::from_secs(1));
     bench.source(SourceEvent::Reconnected);
+    let actions = bench.run();
+    assert!(
+        requests(&actions, "ResetConsumer").is_empty(),
+        "{actions:?}"
+    );
+    let delete = only_ask(&actions, "DeleteConsumer");
+    bench.consumer_answers(delete, 0, 0);
+    let update = only_ask(&bench.run(), "UpdateConsumer");
+    bench.consumer_answers(update, 9, 0);
+    assert_eq!(names(&bench.run()), ["Pull"]);
+}
+
+#[test]
+fn where_a_reset_is_refused_the_durable_is_recreated() {
+    let mut bench = Bench::work_queue();
+    serving(&mut bench);
+    bench.pass(Duration::from_secs(1));
+    bench.lose_one();
+    bench.deliver(A, 2);
+    let stop = only_ask(&bench.run(), "StopPull");
+    bench.source(SourceEvent::PullEnded { ask: stop });
     let reset = only_ask(&bench.run(), "ResetConsumer");
     let refused = SourceError::Rejected("unknown request".into());
     bench.source(SourceEvent::Consumer {
