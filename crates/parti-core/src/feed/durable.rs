@@ -276,12 +276,17 @@ impl Durable {
         false
     }
 
+    /// Whether it was just found as it should be, and all that it handed out has come.
+    pub(crate) fn is_whole(&self) -> bool {
+        self.looked && self.owed.is_none()
+    }
+
     /// Whatever was to be done right after a look was done.
     pub(crate) fn look_away(&mut self) {
         self.looked = false;
     }
 
-    /// A delivery came that the filter does not explain: look soon.
+    /// Something came, or did not come, that wants an explanation: look soon.
     pub(crate) fn wonder(&mut self, now: Time) {
         self.inspect_at = self.inspect_at.min(now);
     }

@@ -26,9 +26,9 @@ use crate::feed::durable::{Arrival, Durable, News};
 use crate::feed::{Context, Feed};
 use crate::ids::{Offset, PartitionId, WorkerId};
 use crate::io::{Ask, ConsumerState, Message, SourceError, SourceEvent, SourceRequest};
-use crate::lane::map::LaneMap;
+use crate::lane::map::{Lane, LaneMap};
 use crate::lane::outbox::Delivery;
-use crate::lane::serving::Placed;
+use crate::lane::serving::{Placed, Serving};
 use crate::lane::{LaneNote, Opening};
 use crate::rng::Rng;
 use crate::time::Time;
@@ -68,6 +68,17 @@ enum Sequence {
     Updating { rewound: bool },
 }
 
+/// What it means that nothing comes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Silence {
+    /// Something came, or may come.
+    None,
+    /// A pull ended with less than it asked for. But what it brought may have been lost.
+    Heard,
+    /// And the durable says that all it handed out has come: the queue is empty.
+    Proved,
+}
+
 /// The feed of a work queue.
 #[derive(Debug)]
 pub(crate) struct WorkQueue {
@@ -87,8 +98,8 @@ pub(crate) struct WorkQueue {
     lanes_not_before: Time,
     lanes_backoff: Backoff,
     min_interval: Duration,
-    /// A pull ended with less than it asked for, and nothing came since: the queue is empty.
-    quiet: bool,
+    /// Whether the queue is empty, as far as that can be known.
+    silence: Silence,
     rng: Rng,
 }
 
@@ -108,7 +119,7 @@ impl WorkQueue {
             lanes_not_before: Time::ZERO,
             lanes_backoff: Backoff::new(Duration::from_millis(50), config.retry.max_delay),
             min_interval: config.jetstream.min_update_interval,
-            quiet: false,
+            silence: Silence::None,
             rng,
         }
     }
@@ -126,7 +137,7 @@ impl WorkQueue {
             Arrival::Gap => self.lossy = true,
             Arrival::Foreign => (self.lossy, self.recreate) = (true, true),
         }
-        self.quiet = false;
+        self.silence = Silence::None;
         if self.lossy && planted!(LateDeliverySkippedAndAcked) {
             cx.out.ack(Some(delivery));
         }
@@ -228,7 +239,7 @@ impl WorkQueue {
 
     fn finish(&mut self, rewound: bool) {
         self.sequence = Sequence::Rest;
-        self.quiet = false;
+        self.silence = Silence::None;
         for (partition, flow) in &mut self.flows {
             if *flow == Flow::Joining && self.durable.planner.delivers(partition) {
                 if rewound || planted!(WorkQueueAddBeforeReset) {
@@ -268,7 +279,13 @@ impl WorkQueue {
                 self.not_before = cx.now + self.backoff.next(&mut self.rng);
                 self.sequence = Sequence::Rest;
             }
-            News::Failed | News::Sound => {}
+            News::Sound => {
+                if self.silence == Silence::Heard && self.durable.is_whole() {
+                    self.silence = Silence::Proved;
+                    cx.out.woken.extend(self.flows.keys().cloned());
+                }
+            }
+            News::Failed => {}
             News::NotMine => self.evicted(cx, ask, &result),
         }
     }
@@ -463,7 +480,7 @@ impl Feed for WorkQueue {
 
     fn is_caught_up(&self, _lanes: &LaneMap, partition: &PartitionId) -> bool {
         let flowing = self.flows.get(partition) == Some(&Flow::Flowing);
-        flowing && !self.lossy && self.quiet
+        flowing && !self.lossy && self.silence == Silence::Proved
     }
 
     fn source(&mut self, cx: &mut Context<'_>, event: SourceEvent) {
@@ -480,9 +497,13 @@ impl Feed for WorkQueue {
             SourceEvent::Head { ask, result } => self.head_answered(cx, ask, &result),
             SourceEvent::PullEnded { ask } => {
                 let short = self.durable.pull_ended(ask);
-                self.quiet |= short && self.sequence == Sequence::Rest;
-                if short {
-                    cx.out.woken.extend(self.flows.keys().cloned());
+                if short && self.sequence == Sequence::Rest && self.silence != Silence::Proved {
+                    self.silence = Silence::Heard;
+                    // Only suspicion wants to know for sure whether the lag is gone.
+                    let mut lanes = cx.lanes.lanes.values().filter_map(Lane::serving);
+                    if lanes.any(Serving::suspicious) {
+                        self.durable.wonder(cx.now);
+                    }
                 }
             }
             SourceEvent::Reconnected => {

@@ -60,6 +60,12 @@ impl Suspicion {
         Advice::Announce(begun)
     }
 
+    /// Whether a message that was begun before is still to come from here on: then there is lag,
+    /// whatever the source says.
+    pub(crate) fn awaits(&self, next: Offset) -> bool {
+        self.begun.is_some_and(|b| b.times > 0 && b.offset >= next)
+    }
+
     /// A handler call ended well. True: suspicion is over.
     pub(crate) fn succeeded(&mut self) -> bool {
         self.successes += 1;

@@ -414,3 +414,49 @@ fn a_queue_that_went_back_halts_before_anything_is_taken_for_done() {
     };
     assert_eq!(notes(&bench.run()), [LaneNote::Trouble(trouble)]);
 }
+
+/// A suspicious lane A whose first pull ended short, and the look that follows.
+fn silent_in_suspicion(begun: Option<Begun>) -> (Bench, Ask) {
+    let mut bench = Bench::work_queue();
+    let delete = only_ask(&bench.run(), "DeleteConsumer");
+    bench.consumer_answers(delete, 0, 0);
+    bench.open(
+        A,
+        Opening {
+            suspicious: true,
+            begun,
+            ..opening(2, 1)
+        },
+    );
+    let head = only_ask(&bench.run(), "Head");
+    bench.head_answers(head, 10);
+    bench.pass(Duration::from_secs(1));
+    let update = only_ask(&bench.run(), "UpdateConsumer");
+    bench.consumer_answers(update, 1, 0);
+    let pull = only_ask(&bench.run(), "Pull");
+    bench.source(SourceEvent::PullEnded { ask: pull });
+    let look = only_ask(&bench.run(), "InspectConsumer");
+    assert!(bench.lanes.suspicious(&p(A)), "what it brought may be lost");
+    (bench, look)
+}
+
+#[test]
+fn suspicion_ends_only_when_the_durable_says_that_nothing_was_lost() {
+    let (mut bench, look) = silent_in_suspicion(None);
+    bench.consumer_answers(look, 1, 1);
+    bench.run();
+    assert!(bench.lanes.suspicious(&p(A)), "one was handed out");
+    let (mut bench, look) = silent_in_suspicion(None);
+    bench.consumer_answers(look, 1, 0);
+    bench.run();
+    assert!(!bench.lanes.suspicious(&p(A)));
+}
+
+#[test]
+fn suspicion_does_not_end_while_a_begun_message_is_to_come() {
+    let (offset, times) = (Offset(4), 3);
+    let (mut bench, look) = silent_in_suspicion(Some(Begun { offset, times }));
+    bench.consumer_answers(look, 1, 0);
+    bench.run();
+    assert!(bench.lanes.suspicious(&p(A)));
+}
