@@ -47,6 +47,8 @@ pub(crate) struct Limits {
     /// The highest offset seen anywhere in the stream.
     seen: Offset,
     low_heads: u32,
+    /// Nothing was pulled for a while: retention may have overtaken what waited, unseen.
+    lapsed: bool,
     reads: BTreeMap<Ask, PartitionId>,
     retry: (Duration, Duration),
     rng: Rng,
@@ -65,6 +67,7 @@ impl Limits {
             head_backoff: Backoff::new(retry.0, retry.1),
             seen: Offset(0),
             low_heads: 0,
+            lapsed: false,
             reads: BTreeMap::new(),
             retry,
             rng,
@@ -473,7 +476,9 @@ impl Feed for Limits {
     }
 
     fn pump(&mut self, cx: &mut Context<'_>) {
-        if self.durable.is_short(cx.now) {
+        let back = cx.lease && std::mem::take(&mut self.lapsed);
+        self.lapsed |= !cx.lease;
+        if back || self.durable.is_short(cx.now) {
             self.gap(cx);
         }
         if cx.lease && self.durable.planner.is_due(cx.now) && self.durable.may_change(cx.out) {
