@@ -307,7 +307,7 @@ impl Serving {
     /// Ends suspicion, because nothing is left to be suspected.
     pub(crate) fn lag_is_gone(&mut self) {
         let next = self.next;
-        if self.items.is_empty() && self.suspicion.as_ref().is_some_and(|s| !s.awaits(next)) {
+        if self.items.is_empty() && self.suspicion.as_ref().is_some_and(|s| !s.expects(next)) {
             self.suspicion = None;
         }
     }

@@ -62,7 +62,7 @@ impl Suspicion {
 
     /// Whether a message that was begun before is still to come from here on: then there is lag,
     /// whatever the source says.
-    pub(crate) fn awaits(&self, next: Offset) -> bool {
+    pub(crate) fn expects(&self, next: Offset) -> bool {
         self.begun.is_some_and(|b| b.times > 0 && b.offset >= next)
     }
 
