@@ -81,11 +81,6 @@ impl Silence {
         }
     }
 
-    /// Forgets a record.
-    pub fn forget(&mut self, key: &Key) {
-        self.seen.remove(key);
-    }
-
     /// The revision that has been silent for at least `ttl`, if the record is.
     pub fn silent(&self, now: Time, key: &Key, ttl: Duration) -> Option<Revision> {
         let seen = self.seen.get(key)?;
