@@ -1,0 +1,1 @@
+//! A wrapper that makes a store misbehave.

@@ -1,0 +1,235 @@
+//! One group's records on a store that many groups share.
+//!
+//! The one place that knows how a typed [`Key`] of a group becomes the text of a store key:
+//!
+//! ```text
+//!   group "orders", Key::Partition(p07)  ◀──▶  partitions/orders/p07
+//!   group "orders", Key::Leader          ◀──▶  leader/orders
+//! ```
+//!
+//! The kind comes first, so that `group/` lists all groups, and so that a backend can keep the
+//! busy `partitions/` apart from what is watched.
+
+use std::fmt;
+use std::sync::Arc;
+
+use futures_util::StreamExt;
+use futures_util::stream::BoxStream;
+use parti_core::codec;
+use parti_core::io::{self, StoreError, WriteOutcome};
+use parti_core::key::{Key, Prefix};
+use parti_core::record::Record;
+
+use super::{Change, Entry, Error, Revision, Scope, Store, Write};
+
+/// A group's typed view of a store.
+#[derive(Clone)]
+pub struct GroupStore {
+    store: Arc<dyn Store>,
+    group: String,
+    segment: String,
+}
+
+/// News of a group's watch.
+#[derive(Clone, Debug, PartialEq)]
+pub enum GroupChange {
+    /// For the core.
+    Event(io::WatchEvent),
+    /// The watch does not hear anything at the moment.
+    Interrupted(Error),
+}
+
+impl fmt::Debug for GroupStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "group {:?} on {}", self.group, self.store.name())
+    }
+}
+
+impl GroupStore {
+    /// The records of this group.
+    pub fn new(store: Arc<dyn Store>, group: &str) -> Result<Self, Error> {
+        if group.is_empty() || group.len() > codec::MAX_NAME {
+            return Err(Error::rejected(format!(
+                "a group's name has from 1 to {} bytes, this one has {}",
+                codec::MAX_NAME,
+                group.len()
+            )));
+        }
+        Ok(Self {
+            store,
+            segment: codec::escape(group),
+            group: group.to_owned(),
+        })
+    }
+
+    /// The store beneath.
+    pub fn store(&self) -> &Arc<dyn Store> {
+        &self.store
+    }
+
+    /// The group's name.
+    pub fn group(&self) -> &str {
+        &self.group
+    }
+
+    /// The names of all groups that a store knows.
+    pub async fn names(store: &dyn Store) -> Result<Vec<String>, Error> {
+        let entries = store.list(&Scope::Under("group/".into())).await?;
+        Ok(entries
+            .iter()
+            .filter_map(|entry| codec::unescape(entry.key.strip_prefix("group/")?))
+            .collect())
+    }
+
+    /// What is at a key. May be stale.
+    pub async fn read(&self, key: &Key) -> Result<Option<io::Stored>, Error> {
+        let entry = self.store.read(&self.text(key)).await?;
+        Ok(entry.map(|entry| stored(key.clone(), &entry)))
+    }
+
+    /// Everything under a prefix. May be stale. What is no key of ours is left out.
+    pub async fn list(&self, prefix: Prefix) -> Result<Vec<io::Stored>, Error> {
+        let entries = self.store.list(&self.under(prefix)).await?;
+        Ok(entries
+            .iter()
+            .filter_map(|entry| Some(stored(self.parse(&entry.key)?, entry)))
+            .collect())
+    }
+
+    /// Carries out each write whose expectation holds.
+    pub async fn write(&self, writes: &[io::Write]) -> Vec<WriteOutcome> {
+        let batch = writes.iter().map(|write| Write {
+            key: self.text(&write.key),
+            expect: write.expect,
+            value: write.value.as_ref().map(|record| record.encode().into()),
+        });
+        let outcomes = self.store.write(batch.collect()).await;
+        writes
+            .iter()
+            .zip(outcomes)
+            .map(|(write, outcome)| match outcome {
+                Ok(revision) => WriteOutcome::Done(revision),
+                Err(Error::Conflict { current }) => WriteOutcome::Conflict(
+                    current.map(|entry| stored(write.key.clone(), &entry)),
+                ),
+                Err(error) => WriteOutcome::Failed(for_core(&error)),
+            })
+            .collect()
+    }
+
+    /// Watches a scope. A snapshot is collected before it is told.
+    pub fn watch(&self, scope: &io::Scope) -> BoxStream<'static, GroupChange> {
+        let text = match scope {
+            io::Scope::Key(key) => Scope::Key(self.text(key)),
+            io::Scope::Prefix(prefix) => self.under(*prefix),
+        };
+        let group = self.clone();
+        let mut snapshot: Option<Vec<io::Stored>> = Some(Vec::new());
+        self.store
+            .watch(text)
+            .filter_map(move |change| {
+                let told = group.tell(&mut snapshot, change);
+                async move { told }
+            })
+            .boxed()
+    }
+
+    fn tell(&self, snapshot: &mut Option<Vec<io::Stored>>, change: Change) -> Option<GroupChange> {
+        let event = match (change, &mut *snapshot) {
+            (Change::Restarted, _) => {
+                *snapshot = Some(Vec::new());
+                return None;
+            }
+            (Change::Interrupted(error), _) => return Some(GroupChange::Interrupted(error)),
+            (Change::Synced, _) => io::WatchEvent::Snapshot(snapshot.take()?),
+            (Change::Put(entry), Some(known)) => {
+                known.push(stored(self.parse(&entry.key)?, &entry));
+                return None;
+            }
+            (Change::Put(entry), None) => {
+                io::WatchEvent::Changed(stored(self.parse(&entry.key)?, &entry))
+            }
+            (Change::Deleted { key, .. }, Some(known)) => {
+                let key = self.parse(&key)?;
+                known.retain(|stored| stored.key != key);
+                return None;
+            }
+            (Change::Deleted { key, revision }, None) => {
+                io::WatchEvent::Removed(self.parse(&key)?, revision)
+            }
+        };
+        Some(GroupChange::Event(event))
+    }
+
+    fn text(&self, key: &Key) -> String {
+        let text = key.to_string();
+        match text.split_once('/') {
+            Some((kind, name)) => format!("{kind}/{}/{name}", self.segment),
+            None => format!("{text}/{}", self.segment),
+        }
+    }
+
+    fn under(&self, prefix: Prefix) -> Scope {
+        Scope::Under(format!("{prefix}{}/", self.segment))
+    }
+
+    fn parse(&self, text: &str) -> Option<Key> {
+        let (kind, rest) = text.split_once('/')?;
+        let rest = rest.strip_prefix(&self.segment)?;
+        match rest.strip_prefix('/') {
+            Some(name) => Key::parse(&format!("{kind}/{name}")),
+            None if rest.is_empty() => Key::parse(kind),
+            None => None,
+        }
+    }
+}
+
+fn stored(key: Key, entry: &Entry) -> io::Stored {
+    io::Stored {
+        record: Record::decode(&key, &entry.value),
+        revision: Revision(entry.revision.0),
+        key,
+    }
+}
+
+/// The core knows fewer errors: what is unreadable comes to it as a record that says so.
+pub(crate) fn for_core(error: &Error) -> StoreError {
+    match error {
+        Error::Unavailable { .. } => StoreError::Unavailable,
+        Error::Unknown { .. } => StoreError::Unknown,
+        Error::Conflict { .. } | Error::Rejected { .. } | Error::Corrupt { .. } => {
+            StoreError::Rejected(error.to_string().into())
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::Memory;
+    use parti_core::ids::{PartitionId, WorkerId};
+
+    #[test]
+    fn keys_come_back_and_groups_stay_apart() {
+        let store: Arc<dyn Store> = Arc::new(Memory::new());
+        let of = |group| GroupStore::new(store.clone(), group).expect("a name");
+        let (orders, dotted) = (of("orders"), of("or/d.ers"));
+        for key in [
+            Key::Group,
+            Key::Leader,
+            Key::Plan,
+            Key::Worker(WorkerId::new("worker-7")),
+            Key::Partition(PartitionId::new("a.b=2Ec")),
+            Key::Event(7),
+        ] {
+            let text = orders.text(&key);
+            assert_eq!(orders.parse(&text).as_ref(), Some(&key), "{text}");
+            assert_eq!(dotted.parse(&text), None);
+            assert_eq!(dotted.parse(&dotted.text(&key)), Some(key));
+        }
+        assert_eq!(orders.text(&Key::Leader), "leader/orders");
+        assert_eq!(of("order").parse("leader/orders"), None);
+        assert!(GroupStore::new(store.clone(), "").is_err());
+        assert!(GroupStore::new(store, &"x".repeat(65)).is_err());
+    }
+}

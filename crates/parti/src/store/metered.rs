@@ -1,0 +1,1 @@
+//! A wrapper that counts and times.
