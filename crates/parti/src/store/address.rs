@@ -188,7 +188,9 @@ fn host(text: &str) -> Result<(String, Option<u16>), Error> {
             let port = match rest {
                 "" => None,
                 rest => Some(rest.strip_prefix(':').ok_or_else(|| {
-                    bad(&format!("the host {text:?} has something after its bracket"))
+                    bad(&format!(
+                        "the host {text:?} has something after its bracket"
+                    ))
                 })?),
             };
             (host, port)

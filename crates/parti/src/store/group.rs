@@ -109,9 +109,9 @@ impl GroupStore {
             .zip(outcomes)
             .map(|(write, outcome)| match outcome {
                 Ok(revision) => WriteOutcome::Done(revision),
-                Err(Error::Conflict { current }) => WriteOutcome::Conflict(
-                    current.map(|entry| stored(write.key.clone(), &entry)),
-                ),
+                Err(Error::Conflict { current }) => {
+                    WriteOutcome::Conflict(current.map(|entry| stored(write.key.clone(), &entry)))
+                }
                 Err(error) => WriteOutcome::Failed(for_core(&error)),
             })
             .collect()

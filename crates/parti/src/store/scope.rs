@@ -50,9 +50,7 @@ pub fn check_key(key: &str) -> Result<(), Error> {
         return Ok(());
     };
     let shown: String = key.chars().take(80).collect();
-    Err(Error::rejected(format!(
-        "{shown:?} cannot be a key: {why}"
-    )))
+    Err(Error::rejected(format!("{shown:?} cannot be a key: {why}")))
 }
 
 /// What each write of a batch is refused for before anything is sent, if it is; in order.
