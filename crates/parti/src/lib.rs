@@ -9,12 +9,14 @@ pub use parti_core as core;
 mod clock;
 mod driver;
 mod handler;
+pub mod inspect;
 mod message;
 mod partitions;
 pub mod source;
 pub mod store;
 mod worker;
 
+pub use async_trait::async_trait;
 pub use driver::Observer;
 pub use handler::{Handler, HandlerError};
 pub use message::Message;

@@ -122,3 +122,14 @@ impl PartitionSource for StoredPartitions {
             .boxed()
     }
 }
+
+#[async_trait]
+impl PartitionSource for Box<dyn PartitionSource> {
+    async fn list(&self) -> Result<Vec<Partition>, HandlerError> {
+        self.as_ref().list().await
+    }
+
+    fn changes(&self) -> BoxStream<'static, ()> {
+        self.as_ref().changes()
+    }
+}
