@@ -5,4 +5,6 @@
 
 pub use parti_core as core;
 
+#[cfg(feature = "sqlite")]
+mod sqlite;
 pub mod store;
