@@ -20,15 +20,18 @@
 //! Elsewhere, point `PARTI_NATS_SERVER`, `PARTI_ETCD` and `PARTI_POSTGRES_BIN` at programs.
 
 pub mod etcd;
+pub mod http;
 pub mod install;
 pub mod nats;
 pub mod postgres;
+pub mod proxy;
 
 mod error;
-mod http;
+mod folder;
 mod ports;
 mod process;
 mod running;
+mod tls;
 
 pub use error::Error;
 pub use running::{Kind, Running};

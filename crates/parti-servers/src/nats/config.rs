@@ -4,6 +4,7 @@ use std::fmt::Write;
 use std::path::Path;
 
 use crate::ports::Port;
+use crate::tls::Certificates;
 
 /// Options of a server; `start` starts it.
 #[derive(Clone, Debug)]
@@ -13,6 +14,7 @@ pub struct Builder {
     max_payload: Option<u64>,
     store_limit: Option<u64>,
     jetstream: bool,
+    pub(super) tls: bool,
 }
 
 /// What a client must show. These are secrets of a test, which live as long as it.
@@ -31,6 +33,7 @@ impl Builder {
             max_payload: None,
             store_limit: None,
             jetstream: true,
+            tls: false,
         }
     }
 
@@ -73,6 +76,12 @@ impl Builder {
         self
     }
 
+    /// Clients must use TLS; see [`ca_certificate`](crate::Running::ca_certificate).
+    pub fn tls(mut self) -> Self {
+        self.tls = true;
+        self
+    }
+
     pub(super) fn config(
         &self,
         name: &str,
@@ -111,6 +120,17 @@ impl Builder {
             line(
                 &mut text,
                 format_args!("jetstream {{ store_dir: \"{}\"{limit} }}", store.display()),
+            );
+        }
+        if self.tls {
+            let made = Certificates::within(folder);
+            line(
+                &mut text,
+                format_args!(
+                    "tls {{ cert_file: \"{}\", key_file: \"{}\" }}",
+                    made.certificate.display(),
+                    made.key.display()
+                ),
             );
         }
         if let Some(cluster) = cluster {
