@@ -197,9 +197,13 @@ impl Shared {
             if self.lock().flow == Flow::Cut {
                 return;
             }
-            if let Ok((client, _)) = accepted {
-                let shared = Arc::clone(self);
-                std::thread::spawn(move || shared.serve(client));
+            match accepted {
+                Ok((client, _)) => {
+                    let shared = Arc::clone(self);
+                    std::thread::spawn(move || shared.serve(client));
+                }
+                // Such as too many open files: it may pass.
+                Err(_) => std::thread::sleep(Duration::from_millis(10)),
             }
         }
     }

@@ -135,8 +135,12 @@ impl<K: Kind> Running<K> {
     }
 }
 
-/// Tries a start on other ports when one fails: a program that is not ours may have taken a port
-/// between our look and the server's.
+/// Tries a start again, on other ports, when a program that is not ours took one between our look
+/// and the server's.
 pub(crate) fn try_thrice<T>(start: impl Fn() -> Result<T, Error>) -> Result<T, Error> {
-    start().or_else(|_| start()).or_else(|_| start())
+    let again = |error: Error| {
+        let lost_a_port = error.to_string().contains("ddress already in use");
+        if lost_a_port { start() } else { Err(error) }
+    };
+    start().or_else(again).or_else(again)
 }

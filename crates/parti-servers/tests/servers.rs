@@ -83,16 +83,16 @@ fn nats_with_a_user_lets_nobody_else_in() {
     let server = nats::Server::builder().user("ann", "secret").start();
     let address = server.address();
     assert_eq!(server.url(), format!("nats://ann:secret@{address}"));
-    assert!(Nats::open_with(&address, r#"{"verbose":false,"user":"ann","pass":"secret"}"#).is_ok());
-    assert!(Nats::open_with(&address, r#"{"verbose":false,"user":"ann","pass":"wrong"}"#).is_err());
+    assert!(Nats::open_with(&address, r#"{"user":"ann","pass":"secret"}"#).is_ok());
+    assert!(Nats::open_with(&address, r#"{"user":"ann","pass":"wrong"}"#).is_err());
     assert!(Nats::open_with(&address, "{}").is_err());
 }
 
 #[test]
 fn nats_with_a_token_lets_nobody_else_in() {
     let server = nats::Server::builder().token("secret").start();
-    assert!(Nats::open_with(&server.address(), r#"{"verbose":false,"auth_token":"secret"}"#).is_ok());
-    assert!(Nats::open_with(&server.address(), r#"{"verbose":false,"auth_token":"wrong"}"#).is_err());
+    assert!(Nats::open_with(&server.address(), r#"{"auth_token":"secret"}"#).is_ok());
+    assert!(Nats::open_with(&server.address(), r#"{"auth_token":"wrong"}"#).is_err());
 }
 
 #[test]

@@ -24,7 +24,7 @@ pub struct Nats {
 
 impl Nats {
     pub fn open(address: &str) -> Self {
-        Self::open_with(address, "{\"verbose\":false}").unwrap()
+        Self::open_with(address, "{}").unwrap()
     }
 
     /// With the options of a CONNECT; an error is what the server said.
@@ -33,6 +33,10 @@ impl Nats {
             stream: BufReader::new(connect(address)),
         };
         assert!(nats.line().starts_with("INFO "));
+        // Without "verbose":false, it would say +OK to everything.
+        let options = options
+            .replacen('{', "{\"verbose\":false,", 1)
+            .replace(",}", "}");
         nats.send(&format!("CONNECT {options}\r\nPING\r\n"));
         match nats.line() {
             pong if pong.trim() == "PONG" => Ok(nats),
