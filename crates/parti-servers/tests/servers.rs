@@ -96,6 +96,15 @@ fn nats_with_a_token_lets_nobody_else_in() {
 }
 
 #[test]
+fn nats_with_a_credentials_file_lets_nobody_else_in() {
+    let mut server = nats::Server::builder().credentials().start();
+    let file = std::fs::read_to_string(server.credentials_file().unwrap()).unwrap();
+    assert!(file.contains("USER NKEY SEED"));
+    assert!(Nats::open_with(&server.address(), "{}").is_err());
+    server.restart();
+}
+
+#[test]
 fn nats_keeps_to_its_limits() {
     let server = nats::Server::builder().max_payload(2048).start();
     let about = http::get(&server.monitor(), "/varz").unwrap();

@@ -3,6 +3,7 @@
 use std::fmt::Write;
 use std::path::Path;
 
+use super::credentials;
 use crate::ports::Port;
 use crate::tls::Certificates;
 
@@ -23,6 +24,7 @@ pub(super) enum Login {
     None,
     User { name: String, password: String },
     Token(String),
+    Credentials,
 }
 
 impl Builder {
@@ -55,6 +57,13 @@ impl Builder {
     /// Clients need this token.
     pub fn token(mut self, token: &str) -> Self {
         self.login = Login::Token(token.to_owned());
+        self
+    }
+
+    /// Clients need a credentials file; see
+    /// [`credentials_file`](crate::Running::credentials_file).
+    pub fn credentials(mut self) -> Self {
+        self.login = Login::Credentials;
         self
     }
 
@@ -100,6 +109,7 @@ impl Builder {
         }
         match &self.login {
             Login::None => {}
+            Login::Credentials => line(&mut text, format_args!("{}", credentials::config())),
             Login::User { name, password } => line(
                 &mut text,
                 format_args!("authorization {{ user: \"{name}\", password: \"{password}\" }}"),

@@ -2,8 +2,10 @@
 
 mod cluster;
 mod config;
+mod credentials;
 
 use std::io::{BufRead, BufReader};
+use std::path::PathBuf;
 
 use crate::error::loud;
 use crate::folder::{Folder, write};
@@ -44,7 +46,7 @@ impl Kind for Nats {
         let address = self.address();
         let scheme = self.scheme();
         match &self.options.login {
-            Login::None => format!("{scheme}://{address}"),
+            Login::None | Login::Credentials => format!("{scheme}://{address}"),
             Login::User { name, password } => format!("{scheme}://{name}:{password}@{address}"),
             Login::Token(token) => format!("{scheme}://{token}@{address}"),
         }
@@ -101,6 +103,11 @@ impl Running<Nats> {
         format!("{}://{}", self.kind.scheme(), self.address())
     }
 
+    /// The credentials file that a client must show, when the server was started with one.
+    pub fn credentials_file(&self) -> Option<PathBuf> {
+        Some(credentials::file(self.folder())).filter(|file| file.exists())
+    }
+
     /// Host and port of its monitoring, which speaks HTTP: `/varz`, `/jsz`, `/healthz`.
     pub fn monitor(&self) -> String {
         self.kind.monitor.address()
@@ -131,6 +138,9 @@ impl Builder {
         let name = format!("parti-{}", client.number());
         if self.tls {
             Certificates::make(folder.path())?;
+        }
+        if matches!(self.login, Login::Credentials) {
+            credentials::make(folder.path())?;
         }
         let file = folder.path().join("nats.conf");
         write(
