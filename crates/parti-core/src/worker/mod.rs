@@ -142,6 +142,8 @@ pub enum Report {
         partition: PartitionId,
         /// Under which epoch.
         epoch: Epoch,
+        /// The last done offset, by whomever; none if nothing is.
+        offset: Option<Offset>,
         /// Where handling starts.
         next_offset: Offset,
         /// From a dead owner.
@@ -153,6 +155,8 @@ pub enum Report {
         partition: PartitionId,
         /// Under which epoch it was held.
         epoch: Epoch,
+        /// The last done offset.
+        offset: Option<Offset>,
         /// Where the next owner starts.
         next_offset: Offset,
     },

@@ -213,6 +213,7 @@ mod tests {
         let taken = |next: u64| Report::Taken {
             partition: PartitionId::new("p00"),
             epoch: Epoch(2),
+            offset: None,
             next_offset: Offset(next),
             seized: false,
         };

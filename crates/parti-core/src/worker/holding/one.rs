@@ -476,6 +476,7 @@ impl Holding {
             out.report(Report::Taken {
                 partition,
                 epoch,
+                offset: record.offset,
                 next_offset: next,
                 seized: seized.is_some(),
             });
@@ -537,6 +538,7 @@ impl Holding {
             out.report(Report::Released {
                 partition: id.clone(),
                 epoch: record.epoch,
+                offset: record.offset,
                 next_offset: record.next_offset(),
             });
             lanes.detach(out.now(), id);
