@@ -239,10 +239,11 @@ fn postgres_with_tls() {
     server.restart();
 }
 
-/// Starts a nats-server in a process of its own; its address and its folder.
-fn in_another_process() -> (std::process::Child, String, String) {
+/// Starts a nats-server in a process of its own, below this folder; its address and its own folder.
+fn in_another_process(temporary: &Path) -> (std::process::Child, String, String) {
     let mut child = Command::new(env!("CARGO_BIN_EXE_parti-servers"))
         .arg("nats")
+        .env("TMPDIR", temporary)
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .spawn()
@@ -250,6 +251,8 @@ fn in_another_process() -> (std::process::Child, String, String) {
     let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
     let url = lines.next().unwrap().unwrap();
     let folder = lines.next().unwrap().unwrap();
+    // Read to its last line: it could not write into a pipe that nobody reads.
+    assert_eq!(lines.next().unwrap().unwrap(), "Enter ends it.");
     let address = url.strip_prefix("nats://").unwrap().to_owned();
     let folder = folder.strip_prefix("log and data: ").unwrap().to_owned();
     (child, address, folder)
@@ -257,7 +260,9 @@ fn in_another_process() -> (std::process::Child, String, String) {
 
 #[test]
 fn a_killed_test_takes_its_servers_along_and_the_next_one_tidies_up() {
-    let (mut child, address, folder) = in_another_process();
+    // A place of its own, where no other test tidies up.
+    let temporary = tempfile::tempdir().unwrap();
+    let (mut child, address, folder) = in_another_process(temporary.path());
     drop(Nats::open(&address));
     child.kill().unwrap();
     child.wait().unwrap();
@@ -266,7 +271,7 @@ fn a_killed_test_takes_its_servers_along_and_the_next_one_tidies_up() {
     }
     assert!(Path::new(&folder).exists(), "nobody could remove it");
 
-    let (mut child, address, second) = in_another_process();
+    let (mut child, address, second) = in_another_process(temporary.path());
     assert!(!Path::new(&folder).exists());
     assert!(Path::new(&second).exists());
     drop(child.stdin.take());

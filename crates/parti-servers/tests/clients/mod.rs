@@ -86,6 +86,24 @@ impl Nats {
         self.reply()
     }
 
+    /// Asks until somebody replies, as every client of a cluster must: a request that meets a change
+    /// of leader is lost.
+    pub fn insist(address: &str, subject: &str, payload: &str) -> String {
+        for _ in 0..30 {
+            let mut nats = Self::open(address);
+            let short = Some(Duration::from_secs(2));
+            nats.stream.get_ref().set_read_timeout(short).unwrap();
+            nats.ask(subject, payload);
+            let mut line = String::new();
+            if nats.stream.read_line(&mut line).is_ok() && line.starts_with("MSG inbox ") {
+                line.clear();
+                nats.stream.read_line(&mut line).unwrap();
+                return line;
+            }
+        }
+        panic!("nobody replies to {subject}");
+    }
+
     pub fn create_stream(&mut self, replicas: usize) -> String {
         self.request(
             "$JS.API.STREAM.CREATE.letters",
@@ -94,8 +112,12 @@ impl Nats {
     }
 
     pub fn letters(&mut self) -> String {
-        let info = self.request("$JS.API.STREAM.INFO.letters", "");
-        let (_, rest) = info.split_once("\"messages\":").expect(&info);
+        Self::messages(&self.request("$JS.API.STREAM.INFO.letters", ""))
+    }
+
+    /// How many messages an answer to STREAM.INFO tells.
+    pub fn messages(info: &str) -> String {
+        let (_, rest) = info.split_once("\"messages\":").expect(info);
         rest.split(',').next().unwrap().to_owned()
     }
 }
