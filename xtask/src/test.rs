@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! NEEDS, servers ──▶ cargo test: unit, integration and documentation tests, in release
-//!                      └─ crates/parti-sim/tests/seeds.rs: the standing 2,000 seeds, and the regressions
+//!     └─ crates/parti-sim/tests/seeds.rs: the standing 2,000 seeds, and the regressions
 //! ```
 //!
 //! The simulation is one of the tests, so it is not run a second time here.
