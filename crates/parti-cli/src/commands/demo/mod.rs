@@ -134,7 +134,7 @@ fn place(args: &Args, folder: PathBuf) -> Result<Place, Failure> {
 }
 
 async fn play(args: &Args, place: Place, topic: &Topic) -> Result<Audit, Failure> {
-    let mut view = View::new(args.output == Shape::Text, args);
+    let mut view = View::new(args);
     let mut audit = Audit::new(args.partitions);
     let mut crew = Crew::new(place, args.seed);
     for _ in 0..args.workers {

@@ -28,8 +28,8 @@ pub struct View {
 }
 
 impl View {
-    /// Shows on stderr; a run whose result is for a program shows nothing else on a terminal.
-    pub fn new(_for_people: bool, args: &Args) -> Self {
+    /// Shows on stderr.
+    pub fn new(args: &Args) -> Self {
         let total = f64::from(args.rate) * args.duration.as_secs_f64();
         let bar = ProgressBar::new(total as u64);
         if let Ok(style) = ProgressStyle::with_template("{bar:20} {pos}/{len} handled  {msg}") {
