@@ -43,6 +43,7 @@ impl Worker {
             self.end(Ok(()));
             return;
         }
+        self.holdings.hurry(stopping.patience());
         if step >= Step::Alone {
             self.holdings
                 .want([], [], &[], &mut self.lanes, &mut self.out);
