@@ -92,6 +92,16 @@ pub enum Coordination {
     Leaderless,
 }
 
+impl Coordination {
+    /// Its name in configurations and records.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Leader => "leader",
+            Self::Leaderless => "leaderless",
+        }
+    }
+}
+
 /// Which strategy spreads partitions over workers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum StrategyChoice {

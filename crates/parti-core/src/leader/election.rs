@@ -70,6 +70,8 @@ pub struct Election {
     ttl: Duration,
     agent: Agent,
     known: Known,
+    /// Whether that record is news: its holder was alive when this worker was already looking.
+    heard: bool,
     role: Role,
     in_flight: Option<LeaderRecord>,
     /// The highest term met anywhere: whoever leads must be above it, or nobody listens.
@@ -88,6 +90,7 @@ impl Election {
             ttl: config.heartbeat_ttl,
             agent,
             known: Known::Unread,
+            heard: false,
             role: Role::Follower,
             in_flight: None,
             floor: Term(0),
@@ -123,6 +126,12 @@ impl Election {
             Known::At(_, record) => record.holder.as_ref(),
             _ => None,
         }
+    }
+
+    /// Whether somebody leads under this term and was heard doing so, not only found in a record
+    /// that may be old.
+    pub fn hears_leader_of(&self, term: Term) -> bool {
+        self.heard && self.is_decided() && self.term() == term
     }
 
     /// The session is lost: a new life starts as a follower.
@@ -190,6 +199,7 @@ impl Election {
             return Outcome::Nothing;
         }
         silence.saw(out.now(), &Key::Leader, stored.revision);
+        self.heard = !matches!(self.known, Known::Unread);
         self.known = Known::At(stored.revision, record.clone());
         match self.role {
             Role::Leading { term, .. } if record.term > term => {
