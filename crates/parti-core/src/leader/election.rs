@@ -20,6 +20,7 @@ use crate::key::Key;
 use crate::record::{LeaderRecord, Record};
 use crate::session::silence::Silence;
 use crate::time::Time;
+use crate::worker::Trouble;
 use crate::worker::outbox::{Outbox, Purpose};
 
 /// What became of the election by the last event.
@@ -40,7 +41,18 @@ enum Known {
     /// The watch has not told yet.
     Unread,
     Absent,
+    /// Damaged, or of a newer program: left alone, and nobody can stand until it is gone.
+    Unreadable(Revision),
     At(Revision, Arc<LeaderRecord>),
+}
+
+impl Known {
+    fn revision(&self) -> Option<Revision> {
+        match self {
+            Self::Unread | Self::Absent => None,
+            Self::Unreadable(revision) | Self::At(revision, _) => Some(*revision),
+        }
+    }
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -178,13 +190,19 @@ impl Election {
             WatchEvent::Snapshot(records) => match records.first() {
                 Some(stored) => self.learn(stored, silence, out),
                 None => {
-                    if matches!(self.known, Known::Unread) {
+                    if matches!(self.known, Known::Unread | Known::Unreadable(_)) {
                         self.known = Known::Absent;
                     }
                     Outcome::Nothing
                 }
             },
             WatchEvent::Changed(stored) => self.learn(stored, silence, out),
+            // Somebody removed what could not be read: as we asked for.
+            WatchEvent::Removed(_, at) if matches!(self.known, Known::Unreadable(of) if of < *at) =>
+            {
+                self.known = Known::Absent;
+                Outcome::Nothing
+            }
             // Nobody deletes it. If somebody did, our next write meets a conflict and tells.
             WatchEvent::Removed(..) => Outcome::Nothing,
         }
@@ -192,12 +210,16 @@ impl Election {
 
     /// Takes in the record; a term above the own one ends leadership.
     fn learn(&mut self, stored: &Stored, silence: &mut Silence, out: &mut Outbox) -> Outcome {
-        let Record::Leader(record) = &stored.record else {
-            return Outcome::Nothing;
-        };
-        if matches!(&self.known, Known::At(revision, _) if stored.revision <= *revision) {
+        if self
+            .known
+            .revision()
+            .is_some_and(|known| stored.revision <= known)
+        {
             return Outcome::Nothing;
         }
+        let Record::Leader(record) = &stored.record else {
+            return self.cannot_read(stored, out);
+        };
         silence.saw(out.now(), &Key::Leader, stored.revision);
         self.heard = !matches!(self.known, Known::Unread);
         self.known = Known::At(stored.revision, record.clone());
@@ -211,6 +233,29 @@ impl Election {
                 Outcome::Nothing
             }
             _ => Outcome::Nothing,
+        }
+    }
+
+    /// Says so once per write of it. Whoever led by this record does so no more.
+    fn cannot_read(&mut self, stored: &Stored, out: &mut Outbox) -> Outcome {
+        let why = match &stored.record {
+            Record::Unreadable(why) => why.to_string(),
+            _ => "it is a record of another kind".into(),
+        };
+        out.trouble(Trouble::NoElection(why));
+        // Should it be removed, terms go on from here.
+        self.floor = self.floor.max(self.term());
+        self.known = Known::Unreadable(stored.revision);
+        match self.role {
+            Role::Leading { .. } => {
+                self.role = Role::Follower;
+                Outcome::Lost
+            }
+            Role::Resigning { .. } => {
+                self.role = Role::Resigned;
+                Outcome::Nothing
+            }
+            Role::Follower | Role::Resigned => Outcome::Nothing,
         }
     }
 
@@ -231,6 +276,8 @@ impl Election {
         let due = match self.role {
             Role::Leading { next_beat, .. } => next_beat,
             Role::Resigning { .. } => Time::ZERO,
+            // Nothing but news can help.
+            Role::Follower if matches!(self.known, Known::Unreadable(_)) => Time::NEVER,
             Role::Follower if self.agent == Agent::Store => {
                 silence.deadline(&Key::Leader, self.ttl)
             }
@@ -285,7 +332,7 @@ impl Election {
             Agent::External { elected } => Some(elected),
         };
         let (may_stand, term) = match &self.known {
-            Known::Unread => return Outcome::Nothing,
+            Known::Unread | Known::Unreadable(_) => return Outcome::Nothing,
             Known::Absent => (told.unwrap_or(true), self.floor.next()),
             Known::At(revision, record) => match &record.holder {
                 Some((holder, life))
@@ -361,7 +408,7 @@ impl Election {
         };
         match outcomes.into_iter().next() {
             Some(WriteOutcome::Done(revision)) => {
-                if matches!(&self.known, Known::At(known, _) if *known > revision) {
+                if self.known.revision().is_some_and(|known| known > revision) {
                     // Somebody has written since, and the watch was faster than this reply.
                     return Outcome::Nothing;
                 }
