@@ -15,9 +15,10 @@ use std::time::Duration;
 
 use crate::config::Config;
 use crate::ids::{Incarnation, Nonce, Revision, Term, WorkerId};
-use crate::io::{Expect, StoreError, StoreReply, Stored, WatchEvent, WriteOutcome};
+use crate::io::{Expect, StoreReply, Stored, WatchEvent, WriteOutcome};
 use crate::key::Key;
 use crate::record::{LeaderRecord, Record};
+use crate::session::pace::Pace;
 use crate::session::silence::Silence;
 use crate::time::Time;
 use crate::worker::Trouble;
@@ -90,8 +91,8 @@ pub struct Election {
     floor: Term,
     /// When anything was last written.
     last_sent: Time,
-    /// After store trouble, not before.
-    not_before: Time,
+    /// After store trouble.
+    pace: Pace,
 }
 
 impl Election {
@@ -107,7 +108,7 @@ impl Election {
             in_flight: None,
             floor: Term(0),
             last_sent: Time::ZERO,
-            not_before: Time::ZERO,
+            pace: Pace::new(&config.retry, config.heartbeat_interval),
         }
     }
 
@@ -284,7 +285,7 @@ impl Election {
             Role::Follower => Time::NEVER,
             Role::Resigned => Time::NEVER,
         };
-        due.max(self.not_before)
+        due.max(self.pace.not_before())
     }
 
     /// Stands, renews or resigns, as is due. `lease` tells whether the own session is alive.
@@ -297,7 +298,7 @@ impl Election {
         out: &mut Outbox,
     ) -> Outcome {
         let now = out.now();
-        if self.in_flight.is_some() || now < self.not_before {
+        if self.in_flight.is_some() || now < self.pace.not_before() {
             return Outcome::Nothing;
         }
         match self.role {
@@ -406,7 +407,14 @@ impl Election {
         let StoreReply::Write(outcomes) = reply else {
             return Outcome::Nothing;
         };
-        match outcomes.into_iter().next() {
+        let outcome = outcomes.into_iter().next();
+        if matches!(
+            outcome,
+            Some(WriteOutcome::Done(_) | WriteOutcome::Conflict(_))
+        ) {
+            self.pace.succeeded();
+        }
+        match outcome {
             Some(WriteOutcome::Done(revision)) => {
                 if self.known.revision().is_some_and(|known| known > revision) {
                     // Somebody has written since, and the watch was faster than this reply.
@@ -443,13 +451,9 @@ impl Election {
                 self.known = Known::Absent;
                 Outcome::Nothing
             }
-            Some(WriteOutcome::Failed(StoreError::Unknown)) => {
-                // The next write expects the same revision, and so settles this one.
-                self.not_before = out.now();
-                Outcome::Nothing
-            }
+            // If its fate is open, the next write expects the same revision, and so settles it.
             Some(WriteOutcome::Failed(_)) | None => {
-                self.not_before = out.now() + self.heartbeat / 8;
+                self.pace.failed(true, out);
                 Outcome::Nothing
             }
         }

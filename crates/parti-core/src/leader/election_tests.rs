@@ -157,6 +157,7 @@ fn a_candidacy_of_open_fate_that_landed_is_a_victory() {
     bench.step();
     let (id, _, first) = bench.write().expect("a candidacy");
     bench.answer(id, WriteOutcome::Failed(StoreError::Unknown));
+    bench.wait(1);
     bench.step();
     let (id, _, _) = bench.write().expect("another try");
     let landed = Stored {
@@ -337,4 +338,20 @@ fn a_leader_whose_record_is_damaged_leads_no_more() {
     bench.wait(60);
     assert_eq!(bench.step(), Outcome::Nothing);
     assert_eq!(troubles(&mut bench).len(), 0, "and does not stand");
+}
+
+#[test]
+fn a_store_in_trouble_is_asked_again_after_a_wait() {
+    for error in [StoreError::Unknown, StoreError::Unavailable] {
+        let mut bench = Bench::new(Agent::Store);
+        bench.watched(None);
+        bench.step();
+        let (id, ..) = bench.write().expect("stands");
+        bench.answer(id, WriteOutcome::Failed(error.clone()));
+        bench.step();
+        assert!(bench.write().is_none(), "{error}: not at once");
+        bench.wait(1);
+        bench.step();
+        assert!(bench.write().is_some(), "{error}: but soon");
+    }
 }
