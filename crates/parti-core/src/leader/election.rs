@@ -69,7 +69,9 @@ enum Role {
 pub enum Agent {
     /// The store's own record: whoever finds it free or silent.
     Store,
-    /// Somebody outside, who says yes or no. The term still comes from the record.
+    /// Somebody outside, who says yes or no by [`Event::Elected`](crate::worker::Event::Elected). The
+    /// term still comes from the record. Whoever asks it bounds each call by `election_timeout`, and
+    /// says no when the answer does not come.
     External {
         /// What it said last.
         elected: bool,
@@ -81,6 +83,8 @@ pub enum Agent {
 pub struct Election {
     heartbeat: Duration,
     ttl: Duration,
+    /// Limit for one call to the store.
+    timeout: Duration,
     agent: Agent,
     known: Known,
     /// Whether that record is news: its holder was alive when this worker was already looking.
@@ -101,6 +105,8 @@ impl Election {
         Self {
             heartbeat: config.heartbeat_interval,
             ttl: config.heartbeat_ttl,
+            // A renewal that waited for longer than a heartbeat would be late for its lease.
+            timeout: config.election_timeout.min(config.heartbeat_interval),
             agent,
             known: Known::Unread,
             heard: false,
@@ -384,13 +390,7 @@ impl Election {
         self.in_flight = Some(record.clone());
         self.last_sent = out.now();
         let value = Record::Leader(Arc::new(record));
-        out.write(
-            Purpose::Election,
-            Key::Leader,
-            expect,
-            value,
-            self.heartbeat,
-        );
+        out.write(Purpose::Election, Key::Leader, expect, value, self.timeout);
     }
 
     /// The answer to a candidacy, renewal or resignation.

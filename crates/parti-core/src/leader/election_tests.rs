@@ -28,9 +28,12 @@ struct Bench {
 
 impl Bench {
     fn new(agent: Agent) -> Self {
-        let config = Config::default();
+        Self::with(&Config::default(), agent)
+    }
+
+    fn with(config: &Config, agent: Agent) -> Self {
         Self {
-            election: Election::new(&config, agent),
+            election: Election::new(config, agent),
             silence: Silence::new(Time::ZERO, config.heartbeat()),
             out: Outbox::new(Rng::new(1)),
             now: Time::ZERO,
@@ -353,5 +356,25 @@ fn a_store_in_trouble_is_asked_again_after_a_wait() {
         bench.wait(1);
         bench.step();
         assert!(bench.write().is_some(), "{error}: but soon");
+    }
+}
+
+#[test]
+fn every_call_is_bounded_by_the_election_timeout_and_by_a_heartbeat() {
+    for (limit, expected) in [(1, 1), (60, 2)] {
+        let config = Config {
+            election_timeout: Duration::from_secs(limit),
+            heartbeat_interval: Duration::from_secs(2),
+            ..Config::default()
+        };
+        let mut bench = Bench::with(&config, Agent::Store);
+        bench.watched(None);
+        bench.step();
+        let mut actions = Vec::new();
+        bench.out.take_actions(&mut actions);
+        let Some(Action::Store(request)) = actions.pop() else {
+            panic!("a candidacy")
+        };
+        assert_eq!(request.timeout, Duration::from_secs(expected));
     }
 }
