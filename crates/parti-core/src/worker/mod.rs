@@ -219,6 +219,12 @@ pub enum Trouble {
         /// Why.
         why: String,
     },
+    /// The record that says who leads cannot be read: nobody can be elected.
+    #[error(
+        "record leader cannot be read: {0}; the group has no leader until it can: update this program if \
+         the record is of a newer one, or delete the record if it is damaged (terms go on all the same)"
+    )]
+    NoElection(String),
     /// Partitions could not be listed; the last list stays.
     #[error("listing partitions failed: {0}")]
     Listing(String),

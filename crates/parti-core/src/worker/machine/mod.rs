@@ -11,6 +11,8 @@ mod ending;
 mod news;
 mod pass;
 mod replies;
+#[cfg(test)]
+mod tests;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -131,7 +133,7 @@ impl Worker {
             life: Life::Init,
             state: State::Init,
             lease_alive: false,
-            identity: Identity::new(options.stream, config.operation_timeout),
+            identity: Identity::new(&config, options.stream, &*options.strategy),
             session: Session::new(&config, options.preferred),
             silence: Silence::new(Time::ZERO, config.heartbeat()),
             sessions: Sessions::default(),
