@@ -13,7 +13,7 @@ use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use tokio::sync::oneshot;
 
 use super::pulse::Pulse;
-use super::records::{self, Counter};
+use super::records;
 use crate::sqlite::{Database, WriteFault};
 use crate::store::{Error, Revision, Write, check_batch};
 
@@ -143,7 +143,7 @@ fn transaction(database: &mut Database, mut share: Vec<(&Write, &mut Option<Outc
             });
         }
         if now != before {
-            records::advance(connection, Counter { ..now })?;
+            records::advance(connection, now)?;
         }
         Ok(())
     });
