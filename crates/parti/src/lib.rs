@@ -13,6 +13,8 @@ pub mod inspect;
 mod message;
 mod partitions;
 pub mod source;
+#[cfg(feature = "sqlite")]
+mod sqlite;
 pub mod store;
 mod worker;
 

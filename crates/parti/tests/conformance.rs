@@ -38,6 +38,33 @@ async fn memory() {
     conforms(&InMemory(Memory::new())).await;
 }
 
+#[cfg(feature = "sqlite")]
+mod sqlite {
+    use super::*;
+    use tempfile::TempDir;
+
+    /// Every connection is a handle of its own on the one file: handles in one process share
+    /// nothing, and get along as processes do. There is no link to cut, so nothing to disturb.
+    struct Sqlite(TempDir);
+
+    #[async_trait]
+    impl Subject for Sqlite {
+        fn name(&self) -> &str {
+            "sqlite"
+        }
+
+        async fn connect(&self) -> Result<Arc<dyn Store>, Error> {
+            let path = self.0.path().join("parti.db");
+            parti::store::open(&format!("sqlite:{}", path.display())).await
+        }
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn sqlite() {
+        conforms(&Sqlite(tempfile::tempdir().expect("a folder"))).await;
+    }
+}
+
 // A further backend: one module with its subject and its test, by this pattern.
 //
 // #[cfg(feature = "nats")]
