@@ -234,6 +234,37 @@ async fn what_is_down_is_unavailable_and_a_watch_waits_for_it() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_hangs_leaves_a_write_open_and_is_noticed_by_a_watch() {
+    let mut server = Server::start();
+    let store = Etcd::open(&server.url()).await.expect("opens");
+    let first = store.create("k", "1").await.expect("written");
+    let mut watch = store.watch(Scope::Key("k".into()));
+    assert_eq!(
+        snapshot(&mut watch).await,
+        (vec![("k".into(), first)], false)
+    );
+
+    server.pause();
+    let (written, noticed) = tokio::join!(store.update("k", first, "2"), next(&mut watch));
+    assert!(
+        matches!(written, Err(Error::Unknown { .. })),
+        "it may yet be done: {written:?}"
+    );
+    assert!(matches!(noticed, Change::Interrupted(_)), "{noticed:?}");
+    server.resume();
+    // A further write settles it, whatever became of it.
+    let settled = settled(async || match store.update("k", first, "3").await {
+        Err(Error::Conflict { current }) => Ok(current.expect("never deleted").revision),
+        Err(Error::Unknown { why }) => Err(Error::unavailable(why)),
+        other => other,
+    });
+    let settled = settled.await;
+    assert!(settled > first);
+    let (told, restarted) = snapshot(&mut watch).await;
+    assert!(restarted && told[0].1 <= settled);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn what_is_no_etcd_is_named() {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
     let address = listener.local_addr().expect("its address");

@@ -250,6 +250,16 @@ pub struct StatusResponse {
     pub errors: Vec<String>,
 }
 
+/// Forgets the past; only tests do.
+#[cfg(test)]
+#[derive(Clone, PartialEq, Message)]
+pub struct CompactionRequest {
+    #[prost(int64, tag = "1")]
+    pub revision: i64,
+    #[prost(bool, tag = "2")]
+    pub physical: bool,
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -193,3 +193,65 @@ fn wait(failures: u32) -> Duration {
     let span = u64::try_from(half.as_micros()).unwrap_or(u64::MAX).max(1);
     half + Duration::from_micros(random() % span)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::StoreExt;
+    use crate::store::etcd::Etcd;
+    use crate::store::etcd::client::Kind;
+    use crate::store::etcd::proto::{CompactionRequest, Done};
+
+    const COMPACT: &str = "/etcdserverpb.KV/Compact";
+
+    /// Whether a watch from this revision on is told that it is compacted.
+    async fn is_compacted(store: &Etcd, from: i64) -> bool {
+        let create = WatchCreateRequest {
+            key: store.inner.keys.full("k"),
+            start_revision: from,
+            ..WatchCreateRequest::default()
+        };
+        let mut live = match store.inner.client.watch(create).await {
+            Ok(live) => live,
+            Err(fault) => return fault == Fault::Compacted,
+        };
+        // Some versions first say that it is open.
+        match live.stream.message().await {
+            Ok(Some(response)) if response.canceled => cancelled(&response) == Fault::Compacted,
+            other => {
+                assert!(other.is_ok_and(|told| told.is_some_and(|told| !told.events.is_empty())));
+                false
+            }
+        }
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_compacted_watch_is_known_as_one() {
+        let server = parti_servers::etcd::Server::start();
+        let store = Etcd::open(&server.url()).await.expect("opens");
+        let mut at = store.create("k", "0").await.expect("written");
+        let first = i64::try_from(at.0).expect("small");
+        for value in ["1", "2", "3"] {
+            at = store.update("k", at, value).await.expect("written");
+        }
+        assert!(!is_compacted(&store, first).await);
+        let last = i64::try_from(at.0).expect("small");
+        let request = CompactionRequest {
+            revision: last,
+            physical: true,
+        };
+        let client = &store.inner.client;
+        let done: Result<Done, Fault> = client.call(COMPACT, &request, Kind::Write).await;
+        done.expect("compacted");
+        assert!(is_compacted(&store, first).await);
+        assert!(!is_compacted(&store, last).await);
+    }
+
+    #[test]
+    fn waits_grow_up_to_a_limit() {
+        for failures in [1, 2, 5, 30, u32::MAX] {
+            assert!(wait(failures) >= FIRST_WAIT && wait(failures) <= LONGEST_WAIT);
+        }
+        assert!(wait(9) > wait(1));
+    }
+}
