@@ -115,7 +115,8 @@ impl Inner {
     fn cannot_open(&self, fault: Fault) -> Error {
         let hint = match &fault {
             Fault::NotDone(_) | Fault::Open(_) => {
-                "; is it an etcd, and does the URL say tls=true if it speaks TLS?"
+                "; is it an etcd, does the URL say tls=true if it speaks TLS, and cert and key if \
+                 it wants a client's certificate?"
             }
             _ => "",
         };
