@@ -100,3 +100,43 @@ mod sqlite {
 //         conforms(&Nats(Mutex::new(server), url)).await;
 //     }
 // }
+
+#[cfg(feature = "etcd")]
+mod etcd {
+    use super::*;
+    use parti_servers::etcd::Server;
+    use std::sync::Mutex;
+
+    struct Etcd(Mutex<Server>, String);
+
+    #[async_trait]
+    impl Subject for Etcd {
+        fn name(&self) -> &str {
+            "etcd"
+        }
+
+        async fn connect(&self) -> Result<Arc<dyn Store>, Error> {
+            parti::store::open(&self.1).await
+        }
+
+        fn can_disturb(&self) -> bool {
+            true
+        }
+
+        async fn disturb(&self) -> Result<(), Error> {
+            tokio::task::block_in_place(|| {
+                let mut server = self.0.lock().expect("no panic holds it");
+                server.kill();
+                server.restart();
+            });
+            Ok(())
+        }
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn etcd() {
+        let server = Server::start();
+        let url = server.url();
+        conforms(&Etcd(Mutex::new(server), url)).await;
+    }
+}
