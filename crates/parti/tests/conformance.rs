@@ -73,3 +73,43 @@ async fn memory() {
 //         conforms(&Nats(Mutex::new(server), url)).await;
 //     }
 // }
+
+#[cfg(feature = "postgres")]
+mod postgres {
+    use super::*;
+    use parti_servers::postgres::Server;
+    use std::sync::Mutex;
+
+    struct Postgres(Mutex<Server>, String);
+
+    #[async_trait]
+    impl Subject for Postgres {
+        fn name(&self) -> &str {
+            "postgres"
+        }
+
+        async fn connect(&self) -> Result<Arc<dyn Store>, Error> {
+            parti::store::open(&self.1).await
+        }
+
+        fn can_disturb(&self) -> bool {
+            true
+        }
+
+        async fn disturb(&self) -> Result<(), Error> {
+            tokio::task::block_in_place(|| {
+                let mut server = self.0.lock().expect("no panic holds it");
+                server.kill();
+                server.restart();
+            });
+            Ok(())
+        }
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn postgres() {
+        let server = Server::start();
+        let url = server.url();
+        conforms(&Postgres(Mutex::new(server), url)).await;
+    }
+}

@@ -134,7 +134,7 @@ pub(super) fn is_worth_repeating(failure: &Failure) -> bool {
         *code == SqlState::T_R_DEADLOCK_DETECTED
             || *code == SqlState::T_R_SERIALIZATION_FAILURE
             // Our own guard: the row that was to be updated has just been removed altogether.
-            || *code == SqlState::CHECK_VIOLATION
+            || *code == SqlState::DIVISION_BY_ZERO
     })
 }
 
@@ -142,9 +142,11 @@ pub(super) fn is_worth_repeating(failure: &Failure) -> bool {
 pub(super) fn ends_session(failure: &Failure) -> bool {
     match failure.as_db_error() {
         None => true,
-        // Read-only: another server may have become the primary.
+        // Read-only: another server may have become the primary. Tables that are gone may come
+        // back, and then statements have to be prepared anew.
         Some(refusal) => {
-            refusal.parsed_severity() != Some(Severity::Error) || refusal.code().code() == "25006"
+            refusal.parsed_severity() != Some(Severity::Error)
+                || matches!(refusal.code().code(), "25006" | "42P01" | "3F000" | "XX000")
         }
     }
 }

@@ -6,7 +6,7 @@ CREATE SEQUENCE IF NOT EXISTS {schema}.revisions;
 CREATE TABLE IF NOT EXISTS {schema}.records (
     key         text COLLATE "C" PRIMARY KEY,
     value       bytea,
-    revision    bigint NOT NULL CONSTRAINT records_revision_drawn CHECK (revision > 0),
+    revision    bigint NOT NULL,
     replaced    bigint NOT NULL,
     transaction xid8 NOT NULL DEFAULT pg_current_xact_id(),
     updated_at  timestamptz NOT NULL DEFAULT now()

@@ -46,8 +46,8 @@
 //! snapshot's `xmin`): whatever was invisible then is among them. What comes twice is known by its
 //! revision and dropped. Notifications, sent within the write's own transaction, only say which keys
 //! to look at sooner than in a second; losing one costs a second, never a change. Checkpoints
-//! (`partitions/…`) are not notified: nobody waits for them, and notifying commits queue behind each
-//! other in PostgreSQL.
+//! (`partitions/…`) are not notified: hardly anyone watches them, and commits that notify queue behind
+//! each other in PostgreSQL. Whoever does watch them polls five times a second.
 
 mod fault;
 mod layout;

@@ -5,7 +5,7 @@
 //!     ▲                                  │                                        ▼
 //!     │                                  │   a new watch: everything in its scope ──▶ Put* Synced
 //!     └── Put, Deleted, … ───────────────┤   a notification that concerns someone ─┐
-//!                                        │   a second has passed ──────────────────┴▶ CHANGES
+//!                                        │   from time to time ────────────────────┴▶ CHANGES
 //!                                        └─ the connection ends: Interrupted, and from the start
 //! ```
 //!
@@ -43,8 +43,11 @@ SELECT pg_snapshot_xmin(pg_current_snapshot())::text, c.key, c.revision, c.value
      WHERE r.transaction >= $1::text::xid8
   ) AS c ON true"#;
 
-/// How long a change waits at most whose notification got lost, or that has none.
-const POLL: Duration = Duration::from_secs(1);
+/// How long a change of a checkpoint waits at most: it has no notification.
+const POLL: Duration = Duration::from_millis(200);
+
+/// How long any other change waits at most, should its notification get lost: so many polls.
+const LOST: u32 = 5;
 
 /// Where all watches of a store meet.
 pub(super) struct Hub {
@@ -256,6 +259,7 @@ impl Task {
         session: &Session,
         mut notes: UnboundedReceiver<String>,
     ) -> Result<(), Error> {
+        let mut ticks: u32 = 0;
         let mut tick = interval(POLL);
         tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
@@ -277,10 +281,14 @@ impl Task {
                     }
                 }
                 _ = tick.tick() => {
-                    if !self.is_needed() {
+                    ticks = ticks.wrapping_add(1);
+                    let due = ticks.is_multiple_of(LOST);
+                    if due && !self.is_needed() {
                         return Ok(());
                     }
-                    self.poll(session).await?;
+                    if due || self.watchers.iter().any(|watcher| has_checkpoints(&watcher.scope)) {
+                        self.poll(session).await?;
+                    }
                 }
             }
         }
@@ -318,6 +326,14 @@ impl Task {
         }
         self.seen_before = Some(since);
         Ok(())
+    }
+}
+
+/// Whether there can be keys in this scope whose changes are not notified.
+fn has_checkpoints(scope: &Scope) -> bool {
+    match scope {
+        Scope::Key(key) => key.starts_with("partitions/"),
+        Scope::Under(prefix) => prefix.is_empty() || prefix.starts_with("partitions/"),
     }
 }
 

@@ -23,7 +23,9 @@ use super::session::{Session, Trouble};
 /// - An update is a candidate only if its row is as expected in the statement's snapshot; a revision
 ///   never comes back, so what is refused there is refused for good. Whether it is still so is
 ///   decided again on the locked row.
-/// - An update that finds its row gone altogether would insert revision 0, which the table refuses.
+/// - An update that finds its row gone altogether (someone removed it by hand just then) inserts
+///   revision 0, and the division undoes it all. A constraint of the table would not do: it is
+///   checked on what is proposed, before it becomes an update.
 /// - The keys go out as one notification, between double slashes, which no key contains; or as an
 ///   empty one, which means anything, if they are too long for it.
 pub(super) const WRITE: &str = r#"
@@ -48,7 +50,7 @@ WITH written AS (
                                        ELSE string_agg(key, '//') END)
       FROM written WHERE NOT starts_with(key, 'partitions/') HAVING count(*) > 0
 )
-SELECT key, revision, (SELECT count(*) FROM told) FROM written"#;
+SELECT key, revision, 1 / revision, (SELECT count(*) FROM told) FROM written"#;
 
 /// The rows of some keys.
 pub(super) const CURRENT: &str = "
