@@ -63,7 +63,10 @@ async fn a_wrong_password_and_a_missing_database_are_named_without_secrets() {
     for (url, told) in [
         (wrong, "28P01"),
         (server.url_without_password(), "password"),
-        (good.replace("/parti", "/nowhere"), "3D000"),
+        (
+            format!("{}nowhere", good.trim_end_matches("parti")),
+            "3D000",
+        ),
         (format!("{good}?sslmode=require&ca=/nowhere"), "/nowhere"),
         (format!("{good}?sslmode=require"), "TLS"),
     ] {
@@ -415,4 +418,68 @@ async fn what_is_acknowledged_survives_even_if_the_server_is_set_to_be_careless(
     let store = Postgres::open(&server.url()).await.expect("opens");
     let found = store.read("a").await.expect("read");
     assert_eq!(found.map(|entry| entry.revision), Some(revision));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_server_is_checked_by_its_certificate() {
+    let server = Server::start();
+    let (url, admin) = (server.url(), sql(&server.url_of_superuser()).await);
+    // The server writes the files itself: they have to be its own.
+    let row = admin.query_one("SELECT current_setting('data_directory')", &[]);
+    let folder: String = row.await.expect("a folder").get(0);
+    for (name, pem) in [
+        ("server.crt", include_str!("tls/server.pem")),
+        ("server.key", include_str!("tls/server.key")),
+    ] {
+        let write = format!(
+            "COPY (SELECT unnest(string_to_array('{}', chr(10)))) TO '{folder}/{name}'",
+            pem.trim()
+        );
+        admin.batch_execute(&write).await.expect("written");
+    }
+    admin
+        .batch_execute("ALTER SYSTEM SET ssl = on")
+        .await
+        .expect("set");
+    admin
+        .batch_execute("SELECT pg_reload_conf()")
+        .await
+        .expect("reloaded");
+
+    let ca = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/tls/ca.pem");
+    let checked = format!("{url}?sslmode=require&ca={ca}");
+    // Reloading is not awaited by anyone but us.
+    let opened = async {
+        loop {
+            match Postgres::open(&checked).await {
+                Err(error) if error.to_string().contains("offers no TLS") => {
+                    tokio::task::yield_now().await;
+                }
+                other => break other,
+            }
+        }
+    };
+    let opened = tokio::time::timeout(HANG, opened).await.expect("in time");
+    let store = opened.expect("a server with the right certificate");
+    let mut watch = store.watch(Scope::Under("w/".into()));
+    assert_eq!(next(&mut watch).await, Change::Synced);
+    store.create("w/a", "1").await.expect("created");
+    assert!(matches!(next(&mut watch).await, Change::Put(_)));
+    let row = admin
+        .query_one(
+            "SELECT count(*), count(*) FILTER (WHERE ssl) FROM pg_stat_ssl
+               JOIN pg_stat_activity USING (pid) WHERE application_name = 'parti'",
+            &[],
+        )
+        .await
+        .expect("statistics");
+    assert_eq!((row.get::<_, i64>(0), row.get::<_, i64>(1)), (2, 2));
+
+    // The system knows nobody who signed this certificate.
+    let why = rejected(Postgres::open(&format!("{url}?sslmode=require")).await);
+    assert!(why.contains("TLS") || why.contains("certificate"), "{why}");
+    for mode in ["prefer", "disable"] {
+        let url = format!("{url}?sslmode={mode}");
+        Postgres::open(&url).await.expect(mode);
+    }
 }
