@@ -424,7 +424,7 @@ async fn what_is_acknowledged_survives_even_if_the_server_is_set_to_be_careless(
 async fn the_server_is_checked_by_its_certificate() {
     let server = Server::start();
     let (url, admin) = (server.url(), sql(&server.url_of_superuser()).await);
-    // The server writes the files itself: they have to be its own.
+    // The server writes the files itself: they have to be its own, and closed to others.
     let row = admin.query_one("SELECT current_setting('data_directory')", &[]);
     let folder: String = row.await.expect("a folder").get(0);
     for (name, pem) in [
@@ -432,7 +432,7 @@ async fn the_server_is_checked_by_its_certificate() {
         ("server.key", include_str!("tls/server.key")),
     ] {
         let write = format!(
-            "COPY (SELECT unnest(string_to_array('{}', chr(10)))) TO '{folder}/{name}'",
+            "COPY (SELECT unnest(string_to_array('{}', chr(10)))) TO PROGRAM 'umask 077; cat > {folder}/{name}'",
             pem.trim()
         );
         admin.batch_execute(&write).await.expect("written");
@@ -481,5 +481,83 @@ async fn the_server_is_checked_by_its_certificate() {
     for mode in ["prefer", "disable"] {
         let url = format!("{url}?sslmode={mode}");
         Postgres::open(&url).await.expect(mode);
+    }
+}
+
+/// Whoever keeps a row locked holds up the writes to that row, and nothing else.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_locked_row_does_not_hold_up_the_rest() {
+    let server = Server::start();
+    let store = Postgres::open(&server.url()).await.expect("opens");
+    let revision = store.create("locked", "1").await.expect("created");
+    let admin = sql(&server.url_of_superuser()).await;
+    admin
+        .batch_execute("BEGIN; SELECT 1 FROM parti.records WHERE key = 'locked' FOR UPDATE")
+        .await
+        .expect("locked");
+    let waiting = tokio::spawn({
+        let store = store.clone();
+        async move { store.update("locked", revision, "2").await }
+    });
+    let looker = sql(&server.url_of_superuser()).await;
+    let waits = "SELECT count(*) FROM pg_stat_activity
+                  WHERE usename = 'parti' AND wait_event_type = 'Lock'";
+    while looker
+        .query_one(waits, &[])
+        .await
+        .expect("asked")
+        .get::<_, i64>(0)
+        == 0
+    {
+        assert!(!waiting.is_finished(), "nothing was locked");
+    }
+    store.create("other", "1").await.expect("created meanwhile");
+    // Nobody lets go: the server gives up the write, and says that nothing was done.
+    let refused = tokio::time::timeout(HANG, waiting).await.expect("in time");
+    let error = refused.expect("no panic").expect_err("locked");
+    assert_eq!(error.kind(), "unavailable", "{error}");
+    admin.batch_execute("ROLLBACK").await.expect("let go");
+    store
+        .update("locked", revision, "2")
+        .await
+        .expect("updated");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_write_without_an_answer_has_an_open_fate() {
+    let mut server = Server::start();
+    let store = Postgres::open(&server.url()).await.expect("opens");
+    let revision = store.create("w/a", "1").await.expect("created");
+    let mut watch = store.watch(Scope::Under("w/".into()));
+    assert!(matches!(next(&mut watch).await, Change::Put(_)));
+    assert_eq!(next(&mut watch).await, Change::Synced);
+    tokio::task::block_in_place(|| server.pause());
+    let error = store.update("w/a", revision, "2").await.expect_err("stuck");
+    assert_eq!(error.kind(), "unknown", "{error}");
+    assert!(matches!(next(&mut watch).await, Change::Interrupted(_)));
+    tokio::task::block_in_place(|| server.resume());
+    // The first one may have happened by now, or not: a further write settles it.
+    let settled = async {
+        loop {
+            match store.update("w/a", revision, "3").await {
+                Ok(revision) => return (revision, "3"),
+                Err(Error::Conflict {
+                    current: Some(entry),
+                }) => return (entry.revision, if entry.value == "2" { "2" } else { "3" }),
+                Err(Error::Unavailable { .. } | Error::Unknown { .. }) => {
+                    tokio::task::yield_now().await;
+                }
+                other => panic!("{other:?}"),
+            }
+        }
+    };
+    let (revision, value) = tokio::time::timeout(HANG, settled).await.expect("in time");
+    loop {
+        if let Change::Put(entry) = next(&mut watch).await
+            && entry.revision == revision
+        {
+            assert_eq!(entry.value, value);
+            return;
+        }
     }
 }
