@@ -65,78 +65,59 @@ mod sqlite {
     }
 }
 
-// A further backend: one module with its subject and its test, by this pattern.
-//
-// #[cfg(feature = "nats")]
-// mod nats {
-//     use super::*;
-//     use parti_servers::nats::Server;
-//     use std::sync::Mutex;
-//
-//     struct Nats(Mutex<Server>, String);
-//
-//     #[async_trait]
-//     impl Subject for Nats {
-//         fn name(&self) -> &str { "nats" }
-//         async fn connect(&self) -> Result<Arc<dyn Store>, Error> {
-//             parti::store::open(&self.1).await
-//         }
-//         fn can_disturb(&self) -> bool { true }
-//         async fn disturb(&self) -> Result<(), Error> {
-//             // The servers' API blocks: block_in_place, or spawn_blocking.
-//             tokio::task::block_in_place(|| {
-//                 let mut server = self.0.lock().expect("no panic holds it");
-//                 server.kill();
-//                 server.restart();
-//             });
-//             Ok(())
-//         }
-//     }
-//
-//     #[tokio::test(flavor = "multi_thread")]
-//     async fn nats() {
-//         let server = Server::start();
-//         let url = server.url();
-//         conforms(&Nats(Mutex::new(server), url)).await;
-//     }
-// }
+/// A backend with a server, which is killed and started again whenever the suite asks for trouble.
+#[cfg(any(feature = "nats", feature = "etcd", feature = "postgres"))]
+struct Served<F> {
+    name: &'static str,
+    url: String,
+    strike: F,
+}
 
-#[cfg(feature = "etcd")]
-mod etcd {
-    use super::*;
-    use parti_servers::etcd::Server;
-    use std::sync::Mutex;
-
-    struct Etcd(Mutex<Server>, String);
-
-    #[async_trait]
-    impl Subject for Etcd {
-        fn name(&self) -> &str {
-            "etcd"
-        }
-
-        async fn connect(&self) -> Result<Arc<dyn Store>, Error> {
-            parti::store::open(&self.1).await
-        }
-
-        fn can_disturb(&self) -> bool {
-            true
-        }
-
-        async fn disturb(&self) -> Result<(), Error> {
-            tokio::task::block_in_place(|| {
-                let mut server = self.0.lock().expect("no panic holds it");
-                server.kill();
-                server.restart();
-            });
-            Ok(())
-        }
+#[cfg(any(feature = "nats", feature = "etcd", feature = "postgres"))]
+#[async_trait]
+impl<F: Fn() + Send + Sync> Subject for Served<F> {
+    fn name(&self) -> &str {
+        self.name
     }
 
-    #[tokio::test(flavor = "multi_thread")]
-    async fn etcd() {
-        let server = Server::start();
-        let url = server.url();
-        conforms(&Etcd(Mutex::new(server), url)).await;
+    async fn connect(&self) -> Result<Arc<dyn Store>, Error> {
+        parti::store::open(&self.url).await
+    }
+
+    fn can_disturb(&self) -> bool {
+        true
+    }
+
+    async fn disturb(&self) -> Result<(), Error> {
+        // The servers' API blocks.
+        tokio::task::block_in_place(&self.strike);
+        Ok(())
     }
 }
+
+/// A further backend with a server: one line of this.
+#[cfg(any(feature = "nats", feature = "etcd", feature = "postgres"))]
+macro_rules! served {
+    ($name:ident) => {
+        #[tokio::test(flavor = "multi_thread")]
+        async fn $name() {
+            let server = parti_servers::$name::Server::start();
+            let url = server.url();
+            let server = std::sync::Mutex::new(server);
+            let strike = || {
+                let mut server = server.lock().expect("no panic holds it");
+                server.kill();
+                server.restart();
+            };
+            let name = stringify!($name);
+            conforms(&Served { name, url, strike }).await;
+        }
+    };
+}
+
+#[cfg(feature = "nats")]
+served!(nats);
+#[cfg(feature = "etcd")]
+served!(etcd);
+#[cfg(feature = "postgres")]
+served!(postgres);
