@@ -13,6 +13,7 @@ mod stop;
 pub use machine::Worker;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use crate::ids::{Epoch, Incarnation, Offset, PartitionId, Term, Version, WorkerId};
 use crate::io::{
@@ -50,8 +51,11 @@ pub enum State {
 pub enum Event {
     /// Begin.
     Start,
-    /// Hand over everything, then go.
-    Stop,
+    /// Hand over everything, then go: within `shutdown_timeout`, or a shorter time of the caller's.
+    Stop {
+        /// The caller's own limit.
+        within: Option<Duration>,
+    },
     /// A deadline came.
     Tick,
     /// The store answered.

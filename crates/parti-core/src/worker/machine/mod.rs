@@ -246,7 +246,7 @@ impl Worker {
                     self.list_partitions();
                 }
             }
-            Event::Stop => self.stop(),
+            Event::Stop { within } => self.stop(within),
             Event::Tick => {}
             Event::Store(id, reply) => {
                 if let Some(answered) = self.out.answered(id, reply) {
