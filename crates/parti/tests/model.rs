@@ -173,7 +173,7 @@ impl Script {
         ));
         match key {
             Key::Leader => Record::Leader(Arc::new(LeaderRecord {
-                holder: holder.filter(|_| self.writes % 3 > 0),
+                holder: holder.filter(|_| !self.writes.is_multiple_of(3)),
                 term: Term(self.writes),
                 beat: self.writes,
                 nonce,
@@ -187,7 +187,7 @@ impl Script {
             })),
             _ => Record::Partition(Arc::new(PartitionRecord {
                 epoch: Epoch(self.writes),
-                owner: holder.filter(|_| self.writes % 2 > 0),
+                owner: holder.filter(|_| !self.writes.is_multiple_of(2)),
                 offset: Some(Offset(self.rng.below(1 << 50))),
                 nonce,
                 ..PartitionRecord::default()
