@@ -58,6 +58,13 @@ pub struct GroupRecord {
     /// The stream's identity (its creation stamp), as first seen.
     #[serde(with = "wire::hex")]
     pub stream: u64,
+    /// Who decides, as [`crate::config::Coordination::name`] has it. Two modes in one group would
+    /// take partitions from each other for ever.
+    pub coordination: String,
+    /// Without a leader, the strategy by which everybody computes the same target. With one, the
+    /// plan's fingerprint tells it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub strategy: Option<String>,
     /// The writer's mark.
     #[serde(with = "wire::hex_nonce")]
     pub nonce: Nonce,

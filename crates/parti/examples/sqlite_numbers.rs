@@ -31,7 +31,7 @@ mod numbers {
 
     const KEYS: usize = 5_000;
     const VALUE: usize = 200;
-    const ROUNDS: usize = 15;
+    const ROUNDS: i64 = 15;
     const CHANGES: u32 = 400;
     const WRITERS: usize = 8;
     const CONTEST: Duration = Duration::from_secs(5);

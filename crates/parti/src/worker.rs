@@ -313,11 +313,21 @@ impl Worker {
     }
 
     /// Hands over everything, commits, says goodbye; within `shutdown_timeout`.
-    pub async fn stop(mut self) -> Result<(), WorkerError> {
+    pub async fn stop(self) -> Result<(), WorkerError> {
+        self.end(None).await
+    }
+
+    /// The same within a shorter time. What is still in flight when it is over may be handled
+    /// again by others.
+    pub async fn stop_within(self, limit: Duration) -> Result<(), WorkerError> {
+        self.end(Some(limit)).await
+    }
+
+    async fn end(mut self, within: Option<Duration>) -> Result<(), WorkerError> {
         let Some(handles) = self.handles.take() else {
             return Err(WorkerError::AlreadyStopped);
         };
-        let _ = handles.events.send(Event::Stop);
+        let _ = handles.events.send(Event::Stop { within });
         wait(handles.status.clone(), |_| false).await
     }
 
@@ -358,7 +368,7 @@ impl Drop for Worker {
         let Some(handles) = self.handles.take() else {
             return;
         };
-        let _ = handles.events.send(Event::Stop);
+        let _ = handles.events.send(Event::Stop { within: None });
         // Without a runtime nothing runs any more anyway.
         if let Ok(runtime) = tokio::runtime::Handle::try_current() {
             runtime.spawn(async move {

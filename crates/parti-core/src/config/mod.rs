@@ -55,7 +55,8 @@ settings! {
         pub expected_workers: Option<u64> = None,
         /// Limit for one operation on the store, and for listing partitions.
         pub operation_timeout: Duration = secs(10),
-        /// Limit for one call of an election agent.
+        /// Limit for one call of an election agent. A renewal in the store never waits for longer
+        /// than a heartbeat.
         pub election_timeout: Duration = secs(5),
         /// Limit for the start: id, election, first assignment. The cold-start window does not count.
         pub startup_timeout: Duration = secs(30),
@@ -90,6 +91,16 @@ pub enum Coordination {
     Leader,
     /// Every worker for itself, by the same pure function.
     Leaderless,
+}
+
+impl Coordination {
+    /// Its name in configurations and records.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Leader => "leader",
+            Self::Leaderless => "leaderless",
+        }
+    }
 }
 
 /// Which strategy spreads partitions over workers.

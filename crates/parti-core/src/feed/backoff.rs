@@ -11,6 +11,7 @@ pub(crate) struct Backoff {
     shortest: Duration,
     longest: Duration,
     last: Duration,
+    failing: bool,
 }
 
 impl Backoff {
@@ -19,6 +20,7 @@ impl Backoff {
             shortest,
             longest: longest.max(shortest),
             last: shortest,
+            failing: false,
         }
     }
 
@@ -28,12 +30,19 @@ impl Backoff {
         let high = (self.last.as_micros() as u64).saturating_mul(3).max(low);
         let wait = Duration::from_micros(rng.between(low, high)).min(self.longest);
         self.last = wait;
+        self.failing = true;
         wait
+    }
+
+    /// Whether nothing failed since the last success.
+    pub(crate) fn is_fresh(&self) -> bool {
+        !self.failing
     }
 
     /// A try succeeded: begin from the shortest again.
     pub(crate) fn reset(&mut self) {
         self.last = self.shortest;
+        self.failing = false;
     }
 }
 

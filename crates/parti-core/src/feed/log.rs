@@ -118,7 +118,12 @@ impl LogFeed {
         let from = serving.next();
         let batch = match result {
             Ok(batch) => batch,
-            Err(_) => {
+            Err(error) => {
+                // Told once, not at every try.
+                if tap.backoff.is_fresh() {
+                    let why = format!("partition {partition} cannot be read: {error}");
+                    cx.out.note(LaneNote::Trouble(Trouble::Source(why)));
+                }
                 let at = cx.now + tap.backoff.next(&mut self.rng);
                 tap.state = State::Hungry(at);
                 cx.out.wake_at(at, &partition);

@@ -15,11 +15,13 @@ use std::time::Duration;
 
 use crate::config::Config;
 use crate::ids::{Incarnation, Nonce, Revision, Term, WorkerId};
-use crate::io::{Expect, StoreError, StoreReply, Stored, WatchEvent, WriteOutcome};
+use crate::io::{Expect, StoreReply, Stored, WatchEvent, WriteOutcome};
 use crate::key::Key;
 use crate::record::{LeaderRecord, Record};
+use crate::session::pace::Pace;
 use crate::session::silence::Silence;
 use crate::time::Time;
+use crate::worker::Trouble;
 use crate::worker::outbox::{Outbox, Purpose};
 
 /// What became of the election by the last event.
@@ -40,7 +42,18 @@ enum Known {
     /// The watch has not told yet.
     Unread,
     Absent,
+    /// Damaged, or of a newer program: left alone, and nobody can stand until it is gone.
+    Unreadable(Revision),
     At(Revision, Arc<LeaderRecord>),
+}
+
+impl Known {
+    fn revision(&self) -> Option<Revision> {
+        match self {
+            Self::Unread | Self::Absent => None,
+            Self::Unreadable(revision) | Self::At(revision, _) => Some(*revision),
+        }
+    }
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -56,7 +69,9 @@ enum Role {
 pub enum Agent {
     /// The store's own record: whoever finds it free or silent.
     Store,
-    /// Somebody outside, who says yes or no. The term still comes from the record.
+    /// Somebody outside, who says yes or no by [`Event::Elected`](crate::worker::Event::Elected). The
+    /// term still comes from the record. Whoever asks it bounds each call by `election_timeout`, and
+    /// says no when the answer does not come.
     External {
         /// What it said last.
         elected: bool,
@@ -68,16 +83,20 @@ pub enum Agent {
 pub struct Election {
     heartbeat: Duration,
     ttl: Duration,
+    /// Limit for one call to the store.
+    timeout: Duration,
     agent: Agent,
     known: Known,
+    /// Whether that record is news: its holder was alive when this worker was already looking.
+    heard: bool,
     role: Role,
     in_flight: Option<LeaderRecord>,
     /// The highest term met anywhere: whoever leads must be above it, or nobody listens.
     floor: Term,
     /// When anything was last written.
     last_sent: Time,
-    /// After store trouble, not before.
-    not_before: Time,
+    /// After store trouble.
+    pace: Pace,
 }
 
 impl Election {
@@ -86,13 +105,16 @@ impl Election {
         Self {
             heartbeat: config.heartbeat_interval,
             ttl: config.heartbeat_ttl,
+            // A renewal that waited for longer than a heartbeat would be late for its lease.
+            timeout: config.election_timeout.min(config.heartbeat_interval),
             agent,
             known: Known::Unread,
+            heard: false,
             role: Role::Follower,
             in_flight: None,
             floor: Term(0),
             last_sent: Time::ZERO,
-            not_before: Time::ZERO,
+            pace: Pace::new(&config.retry, config.heartbeat_interval),
         }
     }
 
@@ -123,6 +145,12 @@ impl Election {
             Known::At(_, record) => record.holder.as_ref(),
             _ => None,
         }
+    }
+
+    /// Whether somebody leads under this term and was heard doing so, not only found in a record
+    /// that may be old.
+    pub fn hears_leader_of(&self, term: Term) -> bool {
+        self.heard && self.is_decided() && self.term() == term
     }
 
     /// The session is lost: a new life starts as a follower.
@@ -169,13 +197,19 @@ impl Election {
             WatchEvent::Snapshot(records) => match records.first() {
                 Some(stored) => self.learn(stored, silence, out),
                 None => {
-                    if matches!(self.known, Known::Unread) {
+                    if matches!(self.known, Known::Unread | Known::Unreadable(_)) {
                         self.known = Known::Absent;
                     }
                     Outcome::Nothing
                 }
             },
             WatchEvent::Changed(stored) => self.learn(stored, silence, out),
+            // Somebody removed what could not be read: as we asked for.
+            WatchEvent::Removed(_, at) if matches!(self.known, Known::Unreadable(of) if of < *at) =>
+            {
+                self.known = Known::Absent;
+                Outcome::Nothing
+            }
             // Nobody deletes it. If somebody did, our next write meets a conflict and tells.
             WatchEvent::Removed(..) => Outcome::Nothing,
         }
@@ -183,13 +217,18 @@ impl Election {
 
     /// Takes in the record; a term above the own one ends leadership.
     fn learn(&mut self, stored: &Stored, silence: &mut Silence, out: &mut Outbox) -> Outcome {
-        let Record::Leader(record) = &stored.record else {
-            return Outcome::Nothing;
-        };
-        if matches!(&self.known, Known::At(revision, _) if stored.revision <= *revision) {
+        if self
+            .known
+            .revision()
+            .is_some_and(|known| stored.revision <= known)
+        {
             return Outcome::Nothing;
         }
+        let Record::Leader(record) = &stored.record else {
+            return self.cannot_read(stored, out);
+        };
         silence.saw(out.now(), &Key::Leader, stored.revision);
+        self.heard = !matches!(self.known, Known::Unread);
         self.known = Known::At(stored.revision, record.clone());
         match self.role {
             Role::Leading { term, .. } if record.term > term => {
@@ -201,6 +240,29 @@ impl Election {
                 Outcome::Nothing
             }
             _ => Outcome::Nothing,
+        }
+    }
+
+    /// Says so once per write of it. Whoever led by this record does so no more.
+    fn cannot_read(&mut self, stored: &Stored, out: &mut Outbox) -> Outcome {
+        let why = match &stored.record {
+            Record::Unreadable(why) => why.to_string(),
+            _ => "it is a record of another kind".into(),
+        };
+        out.trouble(Trouble::NoElection(why));
+        // Should it be removed, terms go on from here.
+        self.floor = self.floor.max(self.term());
+        self.known = Known::Unreadable(stored.revision);
+        match self.role {
+            Role::Leading { .. } => {
+                self.role = Role::Follower;
+                Outcome::Lost
+            }
+            Role::Resigning { .. } => {
+                self.role = Role::Resigned;
+                Outcome::Nothing
+            }
+            Role::Follower | Role::Resigned => Outcome::Nothing,
         }
     }
 
@@ -221,13 +283,15 @@ impl Election {
         let due = match self.role {
             Role::Leading { next_beat, .. } => next_beat,
             Role::Resigning { .. } => Time::ZERO,
+            // Nothing but news can help.
+            Role::Follower if matches!(self.known, Known::Unreadable(_)) => Time::NEVER,
             Role::Follower if self.agent == Agent::Store => {
                 silence.deadline(&Key::Leader, self.ttl)
             }
             Role::Follower => Time::NEVER,
             Role::Resigned => Time::NEVER,
         };
-        due.max(self.not_before)
+        due.max(self.pace.not_before())
     }
 
     /// Stands, renews or resigns, as is due. `lease` tells whether the own session is alive.
@@ -240,7 +304,7 @@ impl Election {
         out: &mut Outbox,
     ) -> Outcome {
         let now = out.now();
-        if self.in_flight.is_some() || now < self.not_before {
+        if self.in_flight.is_some() || now < self.pace.not_before() {
             return Outcome::Nothing;
         }
         match self.role {
@@ -275,7 +339,7 @@ impl Election {
             Agent::External { elected } => Some(elected),
         };
         let (may_stand, term) = match &self.known {
-            Known::Unread => return Outcome::Nothing,
+            Known::Unread | Known::Unreadable(_) => return Outcome::Nothing,
             Known::Absent => (told.unwrap_or(true), self.floor.next()),
             Known::At(revision, record) => match &record.holder {
                 Some((holder, life))
@@ -326,13 +390,7 @@ impl Election {
         self.in_flight = Some(record.clone());
         self.last_sent = out.now();
         let value = Record::Leader(Arc::new(record));
-        out.write(
-            Purpose::Election,
-            Key::Leader,
-            expect,
-            value,
-            self.heartbeat,
-        );
+        out.write(Purpose::Election, Key::Leader, expect, value, self.timeout);
     }
 
     /// The answer to a candidacy, renewal or resignation.
@@ -349,9 +407,16 @@ impl Election {
         let StoreReply::Write(outcomes) = reply else {
             return Outcome::Nothing;
         };
-        match outcomes.into_iter().next() {
+        let outcome = outcomes.into_iter().next();
+        if matches!(
+            outcome,
+            Some(WriteOutcome::Done(_) | WriteOutcome::Conflict(_))
+        ) {
+            self.pace.succeeded();
+        }
+        match outcome {
             Some(WriteOutcome::Done(revision)) => {
-                if matches!(&self.known, Known::At(known, _) if *known > revision) {
+                if self.known.revision().is_some_and(|known| known > revision) {
                     // Somebody has written since, and the watch was faster than this reply.
                     return Outcome::Nothing;
                 }
@@ -386,13 +451,9 @@ impl Election {
                 self.known = Known::Absent;
                 Outcome::Nothing
             }
-            Some(WriteOutcome::Failed(StoreError::Unknown)) => {
-                // The next write expects the same revision, and so settles this one.
-                self.not_before = out.now();
-                Outcome::Nothing
-            }
+            // If its fate is open, the next write expects the same revision, and so settles it.
             Some(WriteOutcome::Failed(_)) | None => {
-                self.not_before = out.now() + self.heartbeat / 8;
+                self.pace.failed(true, out);
                 Outcome::Nothing
             }
         }

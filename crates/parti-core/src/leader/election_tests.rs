@@ -14,8 +14,8 @@ use crate::record::{LeaderRecord, Record};
 use crate::rng::Rng;
 use crate::session::silence::Silence;
 use crate::time::Time;
-use crate::worker::Action;
 use crate::worker::outbox::Outbox;
+use crate::worker::{Action, Report, Trouble};
 
 const LIFE: Incarnation = Incarnation(7);
 
@@ -28,9 +28,12 @@ struct Bench {
 
 impl Bench {
     fn new(agent: Agent) -> Self {
-        let config = Config::default();
+        Self::with(&Config::default(), agent)
+    }
+
+    fn with(config: &Config, agent: Agent) -> Self {
         Self {
-            election: Election::new(&config, agent),
+            election: Election::new(config, agent),
             silence: Silence::new(Time::ZERO, config.heartbeat()),
             out: Outbox::new(Rng::new(1)),
             now: Time::ZERO,
@@ -157,6 +160,7 @@ fn a_candidacy_of_open_fate_that_landed_is_a_victory() {
     bench.step();
     let (id, _, first) = bench.write().expect("a candidacy");
     bench.answer(id, WriteOutcome::Failed(StoreError::Unknown));
+    bench.wait(1);
     bench.step();
     let (id, _, _) = bench.write().expect("another try");
     let landed = Stored {
@@ -253,4 +257,124 @@ fn a_leader_that_is_outdone_by_another_follows() {
     assert_eq!(lost, Outcome::Nothing, "it led no more");
     bench.step();
     assert!(bench.write().is_none(), "worker-1 leads");
+}
+
+fn unreadable(revision: u64) -> Stored {
+    Stored {
+        key: Key::Leader,
+        revision: Revision(revision),
+        record: Record::Unreadable("v 9 is newer than v 1".into()),
+    }
+}
+
+/// What was reported, in words.
+fn troubles(bench: &mut Bench) -> Vec<String> {
+    let mut actions = Vec::new();
+    bench.out.take_actions(&mut actions);
+    let words = |action: Action| match action {
+        Action::Report(Report::Trouble(trouble @ Trouble::NoElection(_))) => trouble.to_string(),
+        other => panic!("only trouble, not {other:?}"),
+    };
+    actions.into_iter().map(words).collect()
+}
+
+#[test]
+fn a_record_that_cannot_be_read_is_named_once_and_left_alone() {
+    let mut bench = Bench::new(Agent::Store);
+    bench.watched(Some(unreadable(5)));
+    let told = troubles(&mut bench);
+    assert_eq!(told.len(), 1);
+    for part in [
+        "record leader",
+        "v 9 is newer",
+        "update this program",
+        "delete",
+    ] {
+        assert!(told[0].contains(part), "{part} is missing in {told:?}");
+    }
+    bench.watched(Some(unreadable(5)));
+    for _ in 0..20 {
+        bench.wait(1);
+        assert_eq!(bench.step(), Outcome::Nothing);
+    }
+    assert_eq!(troubles(&mut bench), Vec::<String>::new(), "said once");
+    assert_eq!(bench.election.next_deadline(&bench.silence), Time::NEVER);
+}
+
+#[test]
+fn elections_go_on_once_the_damaged_record_is_gone_or_readable() {
+    let mut bench = Bench::new(Agent::Store);
+    bench.watched(Some(held_by("worker-1", 3, 4, 5)));
+    bench.watched(Some(unreadable(6)));
+    assert_eq!(troubles(&mut bench).len(), 1);
+    let removed = WatchEvent::Removed(Key::Leader, Revision(7));
+    bench
+        .election
+        .watched(&removed, &mut bench.silence, &mut bench.out);
+    bench.wait(1);
+    bench.step();
+    let (_, expect, record) = bench.write().expect("stands");
+    assert_eq!((expect, record.term), (Expect::Absent, Term(5)));
+
+    let mut bench = Bench::new(Agent::Store);
+    bench.watched(Some(unreadable(6)));
+    bench.watched(Some(held_by("worker-1", 3, 4, 7)));
+    assert_eq!(bench.election.term(), Term(4), "somebody put it right");
+}
+
+#[test]
+fn a_leader_whose_record_is_damaged_leads_no_more() {
+    let mut bench = Bench::new(Agent::Store);
+    bench.watched(None);
+    bench.step();
+    let (id, ..) = bench.write().expect("stands");
+    assert_eq!(
+        bench.answer(id, WriteOutcome::Done(Revision(1))),
+        Outcome::Won(Term(1))
+    );
+    bench.wait(2);
+    bench.step();
+    let (id, ..) = bench.write().expect("renews");
+    let conflict = WriteOutcome::Conflict(Some(unreadable(2)));
+    assert_eq!(bench.answer(id, conflict), Outcome::Lost);
+    assert_eq!(troubles(&mut bench).len(), 1);
+    bench.wait(60);
+    assert_eq!(bench.step(), Outcome::Nothing);
+    assert_eq!(troubles(&mut bench).len(), 0, "and does not stand");
+}
+
+#[test]
+fn a_store_in_trouble_is_asked_again_after_a_wait() {
+    for error in [StoreError::Unknown, StoreError::Unavailable] {
+        let mut bench = Bench::new(Agent::Store);
+        bench.watched(None);
+        bench.step();
+        let (id, ..) = bench.write().expect("stands");
+        bench.answer(id, WriteOutcome::Failed(error.clone()));
+        bench.step();
+        assert!(bench.write().is_none(), "{error}: not at once");
+        bench.wait(1);
+        bench.step();
+        assert!(bench.write().is_some(), "{error}: but soon");
+    }
+}
+
+#[test]
+fn every_call_is_bounded_by_the_election_timeout_and_by_a_heartbeat() {
+    for (limit, expected) in [(1, 1), (60, 2)] {
+        let config = Config {
+            election_timeout: Duration::from_secs(limit),
+            heartbeat_interval: Duration::from_secs(2),
+            ..Config::default()
+        };
+        let mut bench = Bench::with(&config, Agent::Store);
+        bench.watched(None);
+        bench.step();
+        let mut actions = Vec::new();
+        bench.out.take_actions(&mut actions);
+        let Some(Action::Store(request)) = actions.pop() else {
+            panic!("a candidacy")
+        };
+        assert_eq!(request.timeout, Duration::from_secs(expected));
+    }
 }

@@ -207,6 +207,9 @@ impl Planner {
             let released = desk.party().released;
             desk.dropping.take_if(|version| released >= *version);
         }
+        let mut dropped = std::mem::take(&mut self.dropped);
+        dropped.retain(|_, held| self.may_still_hold(held));
+        self.dropped = dropped;
         if freed {
             self.due.relieve |= self.crew.anyone_leaving();
             self.due.balance = true;

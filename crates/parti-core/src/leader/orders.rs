@@ -8,7 +8,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::crew::Standing;
 use super::planner::{Decision, Planner, Unserved};
 use super::slots::{Reason, Seat, Slot};
-use crate::config::Coordination;
 use crate::ids::{Nonce, PartitionId, Version, WorkerId};
 use crate::partition::Partition;
 use crate::record::{AssignmentRecord, Fingerprint, PlanRecord, PlanState};
@@ -204,7 +203,7 @@ impl Planner {
             fingerprint: Fingerprint {
                 partitions: self.list_hash,
                 strategy: self.strategy.name(),
-                coordination: coordination_name(self.config.coordination).into(),
+                coordination: self.config.coordination.name().into(),
             },
             nonce: Nonce(0),
         };
@@ -246,12 +245,5 @@ impl Planner {
                 self.reason
             ),
         }
-    }
-}
-
-fn coordination_name(mode: Coordination) -> &'static str {
-    match mode {
-        Coordination::Leader => "leader",
-        Coordination::Leaderless => "leaderless",
     }
 }

@@ -99,6 +99,16 @@ pub(super) struct Phase {
     pub version: Version,
 }
 
+/// The last owner of a partition that left the list.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Dropped {
+    pub seat: Seat,
+    /// In which life: a later one owns nothing of it.
+    pub life: Incarnation,
+    /// The version that tells it to let go.
+    pub version: Version,
+}
+
 /// Decides who should serve what, step by step.
 #[derive(Debug)]
 pub struct Planner {
@@ -134,6 +144,8 @@ pub struct Planner {
     pub(super) last_plan: Option<Time>,
     /// Added to a running group, and not taken yet.
     pub(super) added: BTreeSet<PartitionId>,
+    /// What left the list, as long as its last owner may not have let go of it.
+    pub(super) dropped: BTreeMap<PartitionId, Dropped>,
     /// Per worker, what it should let go of because it stands in somebody's way.
     pub(super) hints: BTreeMap<Seat, BTreeSet<PartitionId>>,
     pub(super) reason: String,
@@ -191,6 +203,7 @@ impl Planner {
             overtaken: false,
             last_plan: None,
             added: BTreeSet::new(),
+            dropped: BTreeMap::new(),
             hints: BTreeMap::new(),
             reason: String::new(),
             list_hash: 0,
@@ -487,8 +500,18 @@ impl Planner {
             if let Some(seat) = owner {
                 self.crew[seat].dropping = Some(coming);
                 self.crew[seat].must_publish = true;
+                if let Some(life) = self.crew[seat].life() {
+                    let version = coming;
+                    let dropped = Dropped {
+                        seat,
+                        life,
+                        version,
+                    };
+                    self.dropped.insert(id.clone(), dropped);
+                }
             }
         }
+        self.give_back_what_is_still_held(new);
         self.moving = (0..self.slots.len())
             .filter(|&i| self.slots[i].moving().is_some())
             .collect();
@@ -501,6 +524,30 @@ impl Planner {
         self.history(format!(
             "partition list changed: {added} added, {removed} removed, {reweighted} reweighted"
         ));
+    }
+
+    /// What is in the list again, while its last owner may not have let go of it, stays there: two
+    /// would be told to serve it otherwise.
+    fn give_back_what_is_still_held(&mut self, list: &[Partition]) {
+        let cap = self.capacity.unwrap_or(u32::MAX) as usize;
+        for (i, partition) in list.iter().enumerate() {
+            let Some(held) = self.dropped.remove(&partition.id) else {
+                continue;
+            };
+            let has = |slot: &&Slot| slot.names(held.seat);
+            let room = self.slots.iter().filter(has).count() < cap;
+            if self.may_still_hold(&held) && room {
+                self.slots[i] = Slot::Serving { worker: held.seat };
+                self.tell_again(held.seat);
+                self.due.relieve |= self.crew[held.seat].is_leaving();
+            }
+        }
+    }
+
+    /// Whether an owner of something that left the list has not yet said that it let go.
+    pub(super) fn may_still_hold(&self, dropped: &Dropped) -> bool {
+        let owner = self.crew[dropped.seat].party();
+        owner.life == Some(dropped.life) && owner.released < dropped.version
     }
 }
 

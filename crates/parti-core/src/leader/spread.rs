@@ -5,7 +5,7 @@
 //! | fill (crash, goodbye, new partition) | planned workers | what nobody serves: directly, nobody holds it |
 //! | relieve (somebody leaves) | planned and joined workers | what the leaving serve: by handoff |
 //! | full (a window closed) | everybody | anything: by handoff |
-//! | balance | everybody | anything, if it is worth it and the cooldown is over |
+//! | balance | everybody | anything, once the cooldown is over, if it is worth it or somebody has nothing |
 //!
 //! A worker that is held back (degraded, or it did not get ready) keeps what it has and receives
 //! nothing; its partitions are left out of the question. Only what nobody serves goes to such
@@ -103,19 +103,27 @@ impl Planner {
     /// Moves partitions merely for balance, if that is worth it.
     fn plan_for_balance(&mut self, now: Time, list: &[Partition]) {
         let targets = self.ask(list, Scope::Full);
-        let weights = |owner: &dyn Fn(usize) -> Option<Seat>| {
+        let spread = |owner: &dyn Fn(usize) -> Option<Seat>| {
             let mut loads = vec![0u64; self.crew.len()];
             for (i, partition) in list.iter().enumerate() {
                 if let (Some(_), Some(seat)) = (targets.owners[i], owner(i)) {
                     loads[seat] += partition.weight;
                 }
             }
-            imbalance(targets.eligible.iter().map(|&seat| loads[seat]))
+            Spread::of(targets.eligible.iter().map(|&seat| loads[seat]))
         };
-        let before = weights(&|i| self.slots[i].counts_for());
-        let after = weights(&|i| targets.owners[i]);
-        if windows::is_worth_moving(&self.config, before, after) {
-            self.reason = format!("balance: {before:.2} to {after:.2}");
+        let before = spread(&|i| self.slots[i].counts_for());
+        let after = spread(&|i| targets.owners[i]);
+        let gains = windows::is_worth_moving(&self.config, before.imbalance, after.imbalance);
+        // The heaviest load does not show who has nothing (its partitions left with the list, say):
+        // that is worth moving for, however small the gain elsewhere.
+        let idle_gets_some = after.idle < before.idle;
+        if gains || idle_gets_some {
+            self.reason = if idle_gets_some {
+                format!("balance: {} had nothing to serve", before.idle)
+            } else {
+                format!("balance: {:.2} to {:.2}", before.imbalance, after.imbalance)
+            };
             self.apply(now, list, Scope::Full, &targets, false);
         }
     }
@@ -346,15 +354,27 @@ fn place(target: Option<Seat>, eligible: &[Seat], loads: &Loads) -> Option<Seat>
     with_room.min_by_key(|&seat| (loads.weight[seat], loads.count[seat]))
 }
 
-/// The heaviest load over the mean one.
-fn imbalance(loads: impl Iterator<Item = u64>) -> f64 {
-    let (mut sum, mut most, mut workers) = (0u64, 0u64, 0u64);
-    for load in loads {
-        (sum, most, workers) = (sum + load, most.max(load), workers + 1);
-    }
-    if sum == 0 {
-        1.0
-    } else {
-        most as f64 * workers as f64 / sum as f64
+/// How evenly loads lie.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Spread {
+    /// The heaviest load over the mean one.
+    imbalance: f64,
+    /// How many have none.
+    idle: usize,
+}
+
+impl Spread {
+    fn of(loads: impl Iterator<Item = u64>) -> Self {
+        let (mut sum, mut most, mut workers, mut idle) = (0u64, 0u64, 0u64, 0);
+        for load in loads {
+            (sum, most, workers) = (sum + load, most.max(load), workers + 1);
+            idle += usize::from(load == 0);
+        }
+        let imbalance = if sum == 0 {
+            1.0
+        } else {
+            most as f64 * workers as f64 / sum as f64
+        };
+        Self { imbalance, idle }
     }
 }

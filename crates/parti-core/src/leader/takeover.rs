@@ -10,7 +10,7 @@
 //! Then everybody is told again under the new term, so that nothing of the old one can land.
 
 use super::crew::Standing;
-use super::planner::{Planner, Recovered};
+use super::planner::{Dropped, Planner, Recovered};
 use super::slots::{Move, Reason, Seat, Slot};
 use crate::ids::{PartitionId, Term, Version};
 use crate::partition::Partition;
@@ -45,13 +45,37 @@ impl Planner {
         let mut prepared: Vec<Option<(Seat, Seat)>> = vec![None; list.len()];
         for (id, told) in &assignments {
             let seat = self.crew.seat(id);
-            for i in told.serve.iter().filter_map(find) {
-                claims[i] = claims[i].max(Some((told.term, told.version, seat)));
+            for partition in &told.serve {
+                match find(partition) {
+                    Some(i) => claims[i] = claims[i].max(Some((told.term, told.version, seat))),
+                    None => {
+                        let (life, version) = (told.incarnation, self.version.next());
+                        let dropped = Dropped {
+                            seat,
+                            life,
+                            version,
+                        };
+                        self.dropped.insert(partition.clone(), dropped);
+                    }
+                }
             }
             for (partition, owner) in &told.prepare {
+                let life = assignments.get(owner).map(|told| told.incarnation);
                 let owner = self.crew.seat(owner);
-                if let Some(i) = find(partition) {
-                    prepared[i] = Some((owner, seat));
+                match (find(partition), life) {
+                    (Some(i), _) => prepared[i] = Some((owner, seat)),
+                    // It may have been told to let go, and not have done so yet.
+                    (None, Some(life)) => {
+                        let version = self.version.next();
+                        let seat = owner;
+                        let dropped = Dropped {
+                            seat,
+                            life,
+                            version,
+                        };
+                        self.dropped.entry(partition.clone()).or_insert(dropped);
+                    }
+                    (None, None) => {}
                 }
             }
             // The plan knows better, unless its last write was lost.

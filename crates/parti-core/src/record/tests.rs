@@ -22,9 +22,22 @@ fn examples() -> Vec<(Key, Record, &'static str)> {
             Record::Group(Arc::new(GroupRecord {
                 store: Nonce(u64::MAX),
                 stream: 1_700_000_000_123_456_789,
+                coordination: "leader".into(),
+                strategy: None,
                 nonce: Nonce(10),
             })),
-            r#"{"v":1,"store":"ffffffffffffffff","stream":"17979cfe3d85cd15","nonce":"000000000000000a"}"#,
+            r#"{"v":1,"store":"ffffffffffffffff","stream":"17979cfe3d85cd15","coordination":"leader","nonce":"000000000000000a"}"#,
+        ),
+        (
+            Key::Group,
+            Record::Group(Arc::new(GroupRecord {
+                store: Nonce(1),
+                stream: 2,
+                coordination: "leaderless".into(),
+                strategy: Some("round_robin".into()),
+                nonce: Nonce(3),
+            })),
+            r#"{"v":1,"store":"0000000000000001","stream":"0000000000000002","coordination":"leaderless","strategy":"round_robin","nonce":"0000000000000003"}"#,
         ),
         (
             Key::Leader,

@@ -11,6 +11,7 @@ use crate::ids::{Nonce, Revision, Term, Version, WorkerId};
 use crate::io::{Expect, StoreError, StoreOp, StoreReply, WriteOutcome};
 use crate::key::{Key, Prefix};
 use crate::record::{Ready, Record, SessionStatus, WorkerRecord};
+use crate::session::pace::{backoff, jittered};
 use crate::session::silence::Silence;
 use crate::time::Time;
 use crate::worker::outbox::{Outbox, Purpose};
@@ -380,19 +381,9 @@ impl Claim {
                 attempts: self.failures,
             });
         }
-        let until = out.now() + backoff(&self.settings.retry, self.failures);
+        let wait = backoff(&self.settings.retry, self.failures);
+        let until = out.now() + jittered(wait, out.rng());
         self.step = Step::Waiting { until, resume };
         Progress::Going
     }
-}
-
-/// The wait before retry number `failures` (from 1).
-pub fn backoff(retry: &RetryConfig, failures: u32) -> Duration {
-    let exponent = failures.saturating_sub(1).min(32);
-    let factor = retry
-        .backoff
-        .max(1.0)
-        .powi(i32::try_from(exponent).unwrap_or(32));
-    let wait = retry.initial_delay.as_secs_f64() * factor;
-    Duration::from_secs_f64(wait.min(retry.max_delay.as_secs_f64()))
 }

@@ -14,6 +14,7 @@
 //! the TTL: by the time anybody may end the session, its holder has long stopped dispatching.
 
 pub mod claim;
+pub mod pace;
 pub mod silence;
 #[cfg(test)]
 mod tests;
@@ -21,9 +22,9 @@ mod tests;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::config::Config;
+use crate::config::{Config, RetryConfig};
 use crate::ids::{Incarnation, Revision, WorkerId};
-use crate::io::{Expect, StoreError, StoreReply, WriteOutcome};
+use crate::io::{Expect, StoreReply, WriteOutcome};
 use crate::key::Key;
 use crate::record::{Record, SessionStatus, WorkerRecord};
 use crate::time::Time;
@@ -31,6 +32,7 @@ use crate::worker::Fatal;
 use crate::worker::outbox::{Outbox, Purpose};
 
 use claim::Claim;
+use pace::Pace;
 
 /// How much earlier than the TTL a holder stops, as a fraction of it: covers clocks that run at
 /// different rates.
@@ -75,6 +77,7 @@ struct Live {
     /// When the last successful renewal was sent.
     lease_from: Option<Time>,
     next_beat: Time,
+    pace: Pace,
 }
 
 /// The session machine.
@@ -83,6 +86,7 @@ pub struct Session {
     heartbeat: Duration,
     ttl: Duration,
     phase: Phase,
+    retry: RetryConfig,
     claims: claim::Settings,
     /// The number last held: a worker that lost its session would like its id back.
     last_number: Option<u64>,
@@ -96,6 +100,7 @@ impl Session {
             heartbeat: config.heartbeat(),
             ttl: config.session_ttl(),
             phase: Phase::Idle,
+            retry: config.retry.clone(),
             claims: claim::Settings::new(config),
             last_number: preferred,
             ever_claimed: false,
@@ -154,7 +159,9 @@ impl Session {
     pub fn next_deadline(&self) -> Time {
         match &self.phase {
             Phase::Claiming(claim) => claim.next_deadline(),
-            Phase::Live(live) if live.in_flight.is_none() => live.next_beat,
+            Phase::Live(live) if live.in_flight.is_none() => {
+                live.next_beat.max(live.pace.not_before())
+            }
             _ => Time::NEVER,
         }
     }
@@ -177,7 +184,9 @@ impl Session {
                 None => Outcome::Nothing,
             },
             Phase::Live(live) => {
-                if live.in_flight.is_none() && (now >= live.next_beat || news) {
+                // News do not hammer on a store that is in trouble, either.
+                let may = live.in_flight.is_none() && now >= live.pace.not_before();
+                if may && (now >= live.next_beat || news) {
                     live.renew(body.clone(), self.heartbeat, out);
                 }
                 Outcome::Nothing
@@ -198,6 +207,7 @@ impl Session {
 
     /// The answer to a claim or renewal.
     pub fn answered(&mut self, sent: Time, reply: StoreReply, out: &mut Outbox) -> Outcome {
+        let lease = out.now() < self.lease_until();
         match &mut self.phase {
             Phase::Claiming(claim) => match claim.answered(sent, reply, out) {
                 claim::Progress::Going => Outcome::Nothing,
@@ -220,12 +230,13 @@ impl Session {
                         last_sent: None,
                         lease_from: sent,
                         next_beat: out.now(),
+                        pace: Pace::new(&self.retry, self.heartbeat),
                     });
                     Outcome::Claimed
                 }
             },
             Phase::Live(live) => {
-                let outcome = live.answered(sent, reply, self.heartbeat, out);
+                let outcome = live.answered(sent, reply, self.heartbeat, lease, out);
                 if matches!(outcome, Outcome::Lost | Outcome::Gone) {
                     self.phase = Phase::Idle;
                 }
@@ -262,6 +273,7 @@ impl Live {
         sent: Time,
         reply: StoreReply,
         heartbeat: Duration,
+        lease: bool,
         out: &mut Outbox,
     ) -> Outcome {
         let Some(said) = self.in_flight.take() else {
@@ -270,7 +282,14 @@ impl Live {
         let StoreReply::Write(outcomes) = reply else {
             return Outcome::Nothing;
         };
-        match outcomes.into_iter().next() {
+        let outcome = outcomes.into_iter().next();
+        if matches!(
+            outcome,
+            Some(WriteOutcome::Done(_) | WriteOutcome::Conflict(_))
+        ) {
+            self.pace.succeeded();
+        }
+        match outcome {
             Some(WriteOutcome::Done(revision)) => {
                 self.revision = revision;
                 self.beat = said.beat;
@@ -316,14 +335,11 @@ impl Live {
             }
             // Nobody deletes sessions, so a missing one is one that somebody removed by hand.
             Some(WriteOutcome::Conflict(None)) => Outcome::Lost,
-            Some(WriteOutcome::Failed(StoreError::Unknown)) => {
-                // Open fate. The next renewal expects the same revision, and so settles it: it
-                // lands, or conflicts with the earlier one of our own.
-                self.next_beat = out.now();
-                Outcome::Nothing
-            }
+            // If its fate is open, the next renewal expects the same revision, and so settles it: it
+            // lands, or conflicts with the earlier one of our own.
             Some(WriteOutcome::Failed(_)) | None => {
-                self.next_beat = out.now() + heartbeat / 8;
+                self.pace.failed(lease, out);
+                self.next_beat = self.pace.not_before();
                 Outcome::Nothing
             }
         }

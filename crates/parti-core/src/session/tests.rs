@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::*;
 use crate::config::Config;
 use crate::ids::{Nonce, Revision, Term, Version};
-use crate::io::{RequestId, StoreOp, StoreRequest, Stored, Write};
+use crate::io::{RequestId, StoreError, StoreOp, StoreRequest, Stored, Write};
 use crate::record::Ready;
 use crate::rng::Rng;
 use crate::worker::Action;
@@ -239,6 +239,7 @@ fn a_renewal_of_our_own_that_landed_late_is_adopted() {
     bench.step();
     let (id, _) = bench.write();
     bench.answer_write(id, WriteOutcome::Failed(StoreError::Unknown));
+    bench.wait(1);
     bench.step();
     let (id, write) = bench.write();
     assert_eq!(write.expect, Expect::At(Revision(5)));
@@ -292,4 +293,25 @@ fn news_do_not_wait_for_the_heartbeat() {
         panic!("a session")
     };
     assert_eq!((said.released, said.beat), (Version(3), 2));
+}
+
+#[test]
+fn a_store_in_trouble_is_asked_again_after_a_wait_even_if_there_are_news() {
+    for error in [StoreError::Unknown, StoreError::Unavailable] {
+        let mut bench = Bench::claimed();
+        bench.step();
+        let (id, _) = bench.write();
+        bench.answer_write(id, WriteOutcome::Failed(error.clone()));
+        bench.step();
+        let mut actions = Vec::new();
+        bench.out.take_actions(&mut actions);
+        assert_eq!(actions, [], "{error}: not at once");
+        let again = bench.session.next_deadline();
+        assert!(again > bench.now, "{error}");
+        assert!(again <= bench.now + bench.session.heartbeat / 4, "{error}");
+        bench.now = again;
+        bench.out.set_now(again);
+        bench.step();
+        bench.write();
+    }
 }

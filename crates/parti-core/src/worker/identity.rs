@@ -3,14 +3,19 @@
 //! The `group` record holds a random identity. It is read at the start, after every restart of a
 //! watch, and compared. A missing record is believed only from a write: if it can be created, the
 //! store really has none.
+//!
+//! The record also says what nobody can join without: who decides in this group, and without a
+//! leader by which strategy. Whoever is set up otherwise is refused before it claims an id.
 
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::config::{Config, Coordination};
 use crate::ids::Nonce;
 use crate::io::{Expect, StoreError, StoreOp, StoreReply, WriteOutcome};
 use crate::key::Key;
 use crate::record::{GroupRecord, Record};
+use crate::strategy::Strategy;
 use crate::time::Time;
 use crate::worker::Fatal;
 use crate::worker::outbox::{Outbox, Purpose};
@@ -29,6 +34,9 @@ enum Check {
 #[derive(Clone, Debug)]
 pub struct Identity {
     stream: u64,
+    coordination: Coordination,
+    /// What everybody computes by, where everybody computes.
+    strategy: Option<String>,
     timeout: Duration,
     known: Option<Nonce>,
     check: Check,
@@ -36,10 +44,13 @@ pub struct Identity {
 
 impl Identity {
     /// Nothing known yet.
-    pub fn new(stream: u64, timeout: Duration) -> Self {
+    pub fn new(config: &Config, stream: u64, strategy: &dyn Strategy) -> Self {
+        let coordination = config.coordination;
         Self {
             stream,
-            timeout,
+            coordination,
+            strategy: (coordination == Coordination::Leaderless).then(|| strategy.name()),
+            timeout: config.operation_timeout,
             known: None,
             check: Check::Idle,
         }
@@ -115,6 +126,8 @@ impl Identity {
         let record = GroupRecord {
             store: nonce,
             stream: self.stream,
+            coordination: self.coordination.name().into(),
+            strategy: self.strategy.clone(),
             nonce,
         };
         self.check = Check::Asked;
@@ -136,9 +149,128 @@ impl Identity {
             Some(known) if known != record.store => Err(Fatal::StoreReplaced),
             _ if record.stream != self.stream => Err(Fatal::StreamReplaced),
             _ => {
+                self.agree(record)?;
                 self.known = Some(record.store);
                 Ok(())
             }
         }
+    }
+
+    fn agree(&self, record: &GroupRecord) -> Result<(), Fatal> {
+        let refuse = |setting: &str, theirs: &str, ours: &str| {
+            Err(Fatal::Disagreement(format!(
+                "its {setting} is {theirs}, this worker's is {ours}; give all workers the same (to \
+                 change the group's: stop all of them, delete the record `group`, start them again)"
+            )))
+        };
+        let ours = self.coordination.name();
+        if record.coordination != ours {
+            return refuse("coordination", &record.coordination, ours);
+        }
+        match (&record.strategy, &self.strategy) {
+            (Some(theirs), Some(ours)) if theirs != ours => refuse("strategy", theirs, ours),
+            _ => Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ids::Revision;
+    use crate::io::{StoreRequest, Stored};
+    use crate::rng::Rng;
+    use crate::strategy::{FairShare, RoundRobin};
+    use crate::worker::Action;
+
+    fn config(coordination: Coordination) -> Config {
+        Config {
+            coordination,
+            ..Config::default()
+        }
+    }
+
+    fn out() -> Outbox {
+        Outbox::new(Rng::new(1))
+    }
+
+    /// What a first worker writes into an empty store.
+    fn created(by: &mut Identity) -> Arc<GroupRecord> {
+        let mut out = out();
+        by.check(&mut out);
+        by.answered(StoreReply::Read(Ok(None)), &mut out)
+            .expect("a new group");
+        let mut actions = Vec::new();
+        out.take_actions(&mut actions);
+        let Some(Action::Store(StoreRequest {
+            op: StoreOp::Write(writes),
+            ..
+        })) = actions.pop()
+        else {
+            panic!("a write")
+        };
+        match &writes[0].value {
+            Some(Record::Group(record)) => record.clone(),
+            other => panic!("a group record, not {other:?}"),
+        }
+    }
+
+    fn finds(who: &mut Identity, record: &Arc<GroupRecord>) -> Result<(), Fatal> {
+        let stored = Stored {
+            key: Key::Group,
+            revision: Revision(1),
+            record: Record::Group(record.clone()),
+        };
+        who.answered(StoreReply::Read(Ok(Some(stored))), &mut out())
+    }
+
+    #[test]
+    fn another_mode_is_refused_by_name_in_both_directions() {
+        for (theirs, ours) in [
+            (Coordination::Leader, Coordination::Leaderless),
+            (Coordination::Leaderless, Coordination::Leader),
+        ] {
+            let group = created(&mut Identity::new(&config(theirs), 7, &FairShare));
+            let mut same = Identity::new(&config(theirs), 7, &FairShare);
+            finds(&mut same, &group).expect("the same mode");
+            assert!(same.is_known());
+            let mut other = Identity::new(&config(ours), 7, &FairShare);
+            let Err(Fatal::Disagreement(why)) = finds(&mut other, &group) else {
+                panic!("{ours:?} got into a group with {theirs:?}")
+            };
+            for part in ["coordination", theirs.name(), ours.name(), "`group`"] {
+                assert!(why.contains(part), "{part} is missing in {why:?}");
+            }
+            assert!(!other.is_known(), "nothing starts");
+        }
+    }
+
+    #[test]
+    fn another_strategy_is_refused_only_where_everybody_computes() {
+        let of = |mode, strategy: &dyn Strategy| Identity::new(&config(mode), 7, strategy);
+        let group = created(&mut of(Coordination::Leaderless, &FairShare));
+        let Err(Fatal::Disagreement(why)) =
+            finds(&mut of(Coordination::Leaderless, &RoundRobin), &group)
+        else {
+            panic!("two targets in one group")
+        };
+        assert!(
+            why.contains("fair_share") && why.contains("round_robin"),
+            "{why}"
+        );
+        let group = created(&mut of(Coordination::Leader, &FairShare));
+        finds(&mut of(Coordination::Leader, &RoundRobin), &group)
+            .expect("the plan tells, as long as somebody leads by it");
+    }
+
+    #[test]
+    fn another_store_is_worse_than_another_mode() {
+        let mut group = created(&mut Identity::new(&Config::default(), 7, &FairShare));
+        let mut known = Identity::new(&Config::default(), 7, &FairShare);
+        finds(&mut known, &group).expect("fine");
+        let record = Arc::make_mut(&mut group);
+        record.store = Nonce(record.store.0 ^ 1);
+        record.coordination = "leaderless".into();
+        assert_eq!(finds(&mut known, &group), Err(Fatal::StoreReplaced));
     }
 }

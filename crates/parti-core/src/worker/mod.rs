@@ -13,6 +13,7 @@ mod stop;
 pub use machine::Worker;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use crate::ids::{Epoch, Incarnation, Offset, PartitionId, Term, Version, WorkerId};
 use crate::io::{
@@ -50,8 +51,11 @@ pub enum State {
 pub enum Event {
     /// Begin.
     Start,
-    /// Hand over everything, then go.
-    Stop,
+    /// Hand over everything, then go: within `shutdown_timeout`, or a shorter time of the caller's.
+    Stop {
+        /// The caller's own limit.
+        within: Option<Duration>,
+    },
     /// A deadline came.
     Tick,
     /// The store answered.
@@ -219,6 +223,12 @@ pub enum Trouble {
         /// Why.
         why: String,
     },
+    /// The record that says who leads cannot be read: nobody can be elected.
+    #[error(
+        "record leader cannot be read: {0}; the group has no leader until it can: update this program if \
+         the record is of a newer one, or delete the record if it is damaged (terms go on all the same)"
+    )]
+    NoElection(String),
     /// Partitions could not be listed; the last list stays.
     #[error("listing partitions failed: {0}")]
     Listing(String),

@@ -50,6 +50,12 @@ impl Stopping {
         self.alone = true;
     }
 
+    /// How long a request for a partition may take from now on. One that went into a dead link must
+    /// be noticed, sent again, and land within the stop, however long requests may take otherwise.
+    pub fn patience(&self) -> Duration {
+        self.limit / 8
+    }
+
     fn deadlines(&self) -> [(Time, Step); 3] {
         [
             (self.since + self.limit * 6 / 10, Step::Alone),

@@ -14,6 +14,7 @@ mod commit_by_owner;
 mod drained;
 mod epochs_grow;
 mod exact_start;
+mod fewest_moves;
 mod full_cover;
 mod lease_dispatch;
 mod named_errors;
@@ -117,6 +118,7 @@ pub fn all() -> Vec<Box<dyn Invariant + Send>> {
         Box::new(ack_after_done::AckAfterDone::default()),
         Box::new(outage_moves_nothing::OutageMovesNothing::default()),
         Box::new(no_thrash::NoThrash::default()),
+        Box::new(fewest_moves::FewestMoves::default()),
         Box::new(bounded::Bounded::default()),
         Box::new(poison_ends::PoisonEnds::default()),
         Box::new(unique_leader::UniqueLeader::default()),

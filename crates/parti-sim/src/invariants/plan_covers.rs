@@ -91,12 +91,6 @@ impl PlanCovers {
         let of_term = |(_, known): &(&WorkerId, &AssignmentRecord)| known.term == term;
         for (worker, assignment) in assignments(facts).filter(of_term) {
             for partition in &assignment.serve {
-                // One that left the list and came back may go to another while its last owner has
-                // not heard yet that it was to let go: the record keeps the two apart.
-                let mut known = facts.setup.partitions.iter().zip(&facts.partitions);
-                if known.any(|(p, known)| p.id == *partition && known.unlisted) {
-                    continue;
-                }
                 if let Some(other) = self.serves.insert(partition.clone(), worker.clone()) {
                     return Err((partition.clone(), other, worker.clone()));
                 }

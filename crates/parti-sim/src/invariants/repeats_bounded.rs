@@ -9,7 +9,7 @@ use parti_core::config::Ordering;
 use parti_core::worker::Action;
 
 use super::{Invariant, Verdict};
-use crate::facts::{Facts, Seen};
+use crate::facts::{Facts, Life, Seen};
 use crate::setup::{Micros, SECOND, micros};
 
 /// What a flush may take on top: the slowest request without a fault, twice (the one before it
@@ -45,12 +45,19 @@ impl Invariant for RepeatsBounded {
         let interval = micros(facts.setup.config.checkpoint_flush_interval);
         for done in message.completions.iter().filter(|done| done.reported) {
             let before = &facts.procs[done.proc];
-            let Some(cut_off) = before.ends.iter().find(|end| **end >= done.started) else {
+            // A process that ended by the limit of its stop flushes no more from then on, though its
+            // session is ended by others only later.
+            let stopped = match before.life {
+                Life::Ended(at) => Some(at),
+                Life::Running | Life::Paused(_) | Life::Crashed(_) => None,
+            };
+            let ends = before.ends.iter().copied().chain(stopped);
+            let Some(cut_off) = ends.filter(|end| *end >= done.started).min() else {
                 continue;
             };
             let unflushed = cut_off.saturating_sub(done.at);
             let allowed = interval * 102 / 100 + SLACK;
-            if unflushed > allowed && !before.was_hindered(done.at, *cut_off) {
+            if unflushed > allowed && !before.was_hindered(done.at, cut_off) {
                 return Err(format!(
                     "process {proc} dispatched {}/{} again: process {} had done it {unflushed} µs \
                      before it was cut off at {cut_off} µs, and flushes every {interval} µs",
@@ -66,6 +73,7 @@ impl Invariant for RepeatsBounded {
 mod tests {
     use super::*;
     use crate::invariants::bench::Bench;
+    use parti_core::record::SessionStatus;
 
     fn crashed_after(seconds: u64, hindered: bool) -> Bench<RepeatsBounded> {
         let mut bench = Bench::new(RepeatsBounded);
@@ -112,6 +120,28 @@ mod tests {
         bench.pass(11 * SECOND);
         bench.crash(0);
         bench.handle(1, "p00", 0).expect("it stood still");
+    }
+
+    #[test]
+    fn a_process_that_ended_flushes_no_more_though_its_session_ends_later() {
+        let ended_after = |seconds: u64| {
+            let mut bench = Bench::new(RepeatsBounded);
+            bench.start(2);
+            let session = bench.claim(0, "worker-0");
+            bench.publish("p00", &[0]);
+            bench.handle(0, "p00", 0).expect("the first time");
+            bench.done(0, "p00", 0);
+            bench.pass(seconds * SECOND);
+            let result = &Ok(());
+            bench.see(Seen::Ended { proc: 0, result }).expect("fine");
+            bench.pass(60 * SECOND);
+            bench
+                .session(1, &session, |record| record.status = SessionStatus::Evicted)
+                .expect("ended by the leader");
+            bench.handle(1, "p00", 0)
+        };
+        ended_after(9).expect("out of time before the flush");
+        ended_after(11).expect_err("it had time enough");
     }
 
     #[test]

@@ -405,7 +405,7 @@ impl World {
 pub(super) fn word_of(event: &Event) -> u64 {
     match event {
         Event::Start => 1,
-        Event::Stop => 2,
+        Event::Stop { .. } => 2,
         Event::Tick => 3,
         Event::Store(id, reply) => {
             let kind = match reply {

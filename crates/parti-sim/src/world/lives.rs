@@ -236,7 +236,7 @@ impl World {
         self.trace
             .say(self.now, || format!("process {proc} is asked to stop"));
         self.jury.see(self.now, Seen::StopAsked { proc });
-        self.deliver(proc, Event::Stop);
+        self.deliver(proc, Event::Stop { within: None });
     }
 
     /// `kill -9`.

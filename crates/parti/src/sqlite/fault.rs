@@ -66,7 +66,8 @@ impl Fault {
             )),
             ErrorCode::CannotOpen => Fault::Refused(format!(
                 "{file} or its companions (-wal, -shm) cannot be opened; give this user the right to \
-                 write the file and its folder, and see that not too many files are open: {error}"
+                 write the file and its folder, on a file system that is not read-only, and see that \
+                 not too many files are open: {error}"
             )),
             ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase => Fault::Damaged(format!(
                 "{file} is damaged; restore it from a backup: {error}"

@@ -89,38 +89,25 @@ impl Database {
     /// Opens a file, or creates it.
     pub(crate) fn open(path: &Path, layout: &Layout) -> Result<Self, Fault> {
         let path = place::usable(path)?;
-        let mut dice = Dice::new();
-        let began = Instant::now();
-        // SQLite does not always wait by itself, for example while another process changes the file
-        // to WAL: who meets a creation looks again.
-        let (connection, patience) = loop {
-            match connect(&path, layout) {
-                Err(Fault::Busy(_)) if began.elapsed() < PATIENCE => {
-                    thread::sleep(dice.up_to(PAUSE));
-                }
-                other => break other?,
-            }
-        };
-        let guard = Arc::new(Guard::new(path)?);
-        let database = Self {
-            connection,
-            guard,
-            patience,
-            dice,
-            others: Others::default(),
-            checkpointed: None,
-        };
-        database.is_still_there()?;
-        Ok(database)
+        let connected = connect_patiently(&path, layout)?;
+        // Only now: the WAL and its index are there as long as somebody is connected.
+        Self::guarded(connected, Arc::new(Guard::new(path)?))
     }
 
     /// A further connection to the same file.
     pub(crate) fn again(&self, layout: &Layout) -> Result<Self, Fault> {
         self.guard.check()?;
-        let (connection, patience) = connect(self.guard.path(), layout)?;
+        let connected = connect_patiently(self.guard.path(), layout)?;
+        Self::guarded(connected, self.guard.clone())
+    }
+
+    fn guarded(
+        (connection, patience): (Connection, Arc<AtomicU64>),
+        guard: Arc<Guard>,
+    ) -> Result<Self, Fault> {
         let database = Self {
             connection,
-            guard: self.guard.clone(),
+            guard,
             patience,
             dice: Dice::new(),
             others: Others::default(),
@@ -217,7 +204,8 @@ impl Database {
 
     fn leave_others_a_gap(&mut self) -> Result<(), Fault> {
         let version = self.version()?;
-        if self.others.version.replace(version) != Some(version) {
+        let before = self.others.version.replace(version);
+        if before.is_some_and(|before| before != version) {
             self.others.wrote = Some(Instant::now());
         }
         if self
@@ -248,6 +236,21 @@ impl Database {
         set(PATIENCE);
         // Whether it worked does not matter to what was committed; the next commit tries again.
         tracing::debug!(path = %self.guard.path().display(), ?outcome, "large WAL checkpointed");
+    }
+}
+
+/// SQLite does not always wait by itself, for example while another process changes the file to
+/// WAL: who meets a creation looks again.
+fn connect_patiently(path: &Path, layout: &Layout) -> Result<(Connection, Arc<AtomicU64>), Fault> {
+    let mut dice = Dice::new();
+    let began = Instant::now();
+    loop {
+        match connect(path, layout) {
+            Err(Fault::Busy(_)) if began.elapsed() < PATIENCE => {
+                thread::sleep(dice.up_to(PAUSE));
+            }
+            other => return other,
+        }
     }
 }
 

@@ -4,6 +4,9 @@ use std::sync::Arc;
 
 use super::{Error, Memory, Store};
 
+/// Every scheme there is, in whichever build.
+const KNOWN: [&str; 6] = ["sqlite", "nats", "tls", "etcd", "postgres", "postgresql"];
+
 /// Opens the store that a URL names, and makes sure that it can be used.
 ///
 /// | URL | what |
@@ -38,9 +41,9 @@ pub async fn open(url: &str) -> Result<Arc<dyn Store>, Error> {
         "etcd" => Ok(Arc::new(super::etcd::Etcd::open(url).await?)),
         #[cfg(feature = "postgres")]
         "postgres" | "postgresql" => Ok(Arc::new(super::postgres::Postgres::open(url).await?)),
-        "sqlite" | "nats" | "tls" | "etcd" | "postgres" | "postgresql" => Err(Error::rejected(
-            format!("this build of Parti has no {scheme} store; build it with that feature"),
-        )),
+        known if KNOWN.contains(&known) => Err(Error::rejected(format!(
+            "this build of Parti has no {known} store; build it with that feature"
+        ))),
         // What stands before the colon may be a password, if the scheme was forgotten.
         _ => Err(Error::rejected(
             "the store's URL does not start with memory:, sqlite:, nats://, etcd:// or postgres://",

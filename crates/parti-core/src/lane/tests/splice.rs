@@ -535,6 +535,48 @@ fn retention_that_overtook_is_told_and_the_tail_is_saved() {
 }
 
 #[test]
+fn what_retention_took_during_a_lapsed_lease_is_told() {
+    let mut bench = Bench::limits();
+    bench.joined(&[A, B], 10);
+    bench.open(A, opening(1, 11));
+    bench.open(B, opening(1, 11));
+    bench.run();
+    bench.lanes.lease(bench.now, Time::ZERO);
+    bench.run();
+    // Nothing is pulled: 11 to 20 come and go, and the durable goes on as if they had never been.
+    bench.pass(Duration::from_secs(1));
+    bench.run();
+    bench.lanes.lease(bench.now, Time::NEVER);
+    let head = only_ask(&bench.run(), "Head");
+    bench.deliver(A, 31);
+    bench.head_answers(head, 30);
+    let actions = bench.run();
+    assert_eq!(handled(&actions, A), NONE);
+    let reads = requests(&actions, "Read");
+    assert_eq!(reads.len(), 2, "every lane: {actions:?}");
+    let batch = ReadBatch {
+        messages: vec![msg(25)],
+        next: Offset(31),
+        first: Offset(21),
+        end: Offset(32),
+    };
+    bench.source(SourceEvent::Read {
+        ask: ask_of(&reads[0]),
+        result: Ok(batch),
+    });
+    let actions = bench.run();
+    let trouble = Trouble::RetentionOvertook {
+        partition: p(A),
+        first: Offset(21),
+        lost: 10,
+    };
+    assert!(notes(&actions).contains(&LaneNote::Trouble(trouble)));
+    assert_eq!(handled(&actions, A), [25]);
+    bench.done(A, 1, 25);
+    assert_eq!(handled(&bench.run(), A), [31]);
+}
+
+#[test]
 fn close_and_reopen_reads_again_what_was_given_up() {
     let mut bench = Bench::limits();
     bench.joined(&[A], 10);

@@ -251,3 +251,39 @@ fn who_stands_in_the_way_is_told_to_let_go() {
     }];
     assert_eq!(world.say(), [] as [&str; 0], "not this life of b");
 }
+
+#[test]
+fn a_partition_that_comes_back_before_its_owner_has_let_go_stays_there() {
+    let mut world = World::settled(4, &["a", "b"]);
+    let owner = world
+        .served_by
+        .get(&PartitionId::new("p1"))
+        .cloned()
+        .expect("served");
+    let without: Vec<_> = parts(4)
+        .into_iter()
+        .filter(|p| p.id.as_str() != "p1")
+        .collect();
+    world.fake(owner.as_str()).stubborn = true;
+    world.refresh(without.clone());
+    world.run();
+    // Whoever else has less by now would be the one to get it.
+    world.refresh(parts(4));
+    world.run();
+    assert!(
+        world.records[&owner]
+            .serve
+            .contains(&PartitionId::new("p1")),
+        "it never let go"
+    );
+    assert_eq!(world.moves, 0);
+
+    world.fake(owner.as_str()).stubborn = false;
+    world.refresh(without);
+    world.run();
+    world.refresh(parts(4));
+    world.run();
+    let servers = world.records.values();
+    let servers = servers.filter(|record| record.serve.contains(&PartitionId::new("p1")));
+    assert_eq!(servers.count(), 1, "it had let go: anybody may have it");
+}

@@ -148,6 +148,21 @@ fn balance_alone_must_be_worth_it() {
 }
 
 #[test]
+fn whoever_has_nothing_is_given_a_share_though_the_heaviest_load_stays() {
+    let mut world = World::settled(6, &["a", "b", "c"]);
+    world.refresh(parts(4));
+    world.run();
+    assert_eq!(world.held(), "a[p0 p1] b[p2] c[p3]");
+    assert_eq!(world.plan().reason, "balance: 1 had nothing to serve");
+    // One of more workers than partitions stays idle, and nothing moves for that.
+    world.refresh(parts(2));
+    world.run_for(secs(100));
+    let (held, moves) = (world.held(), world.moves);
+    world.run_for(secs(100));
+    assert_eq!((world.held(), world.moves), (held, moves));
+}
+
+#[test]
 fn weights_alone_are_a_matter_of_balance() {
     let mut world = World::settled(4, &["a", "b"]);
     let mut list = parts(4);

@@ -111,7 +111,8 @@ pub(super) struct World {
     /// The store: assignments and plan as written.
     records: BTreeMap<WorkerId, AssignmentRecord>,
     plan: Option<PlanRecord>,
-    /// Left the list at some time: whoever was slow to let go may still hold it when it is back.
+    /// Held though no record says so: it had left the list, its owner was slow to let go, and the
+    /// leader that knew is gone. The next one cannot know.
     excused: BTreeSet<PartitionId>,
     /// How often a partition changed from one server to another.
     served_by: BTreeMap<PartitionId, WorkerId>,
@@ -198,6 +199,15 @@ impl World {
     /// Somebody (else) leads from now on.
     pub fn elect(&mut self, leader: &str) {
         self.term += 1;
+        let told = |partition: &PartitionId| {
+            self.records.values().any(|record| {
+                let mut prepared = record.prepare.iter();
+                record.serve.contains(partition) || prepared.any(|(id, _)| id == partition)
+            })
+        };
+        let held = self.workers.values().flat_map(|fake| &fake.held);
+        let unknown: Vec<_> = held.filter(|id| !told(id)).cloned().collect();
+        self.excused.extend(unknown);
         let recovered = Recovered {
             plan: self.plan.clone(),
             assignments: self.records.clone(),
@@ -258,12 +268,7 @@ impl World {
     }
 
     pub fn refresh(&mut self, partitions: Vec<Partition>) {
-        let old = std::mem::replace(&mut self.list, partitions.into());
-        let removed = old
-            .iter()
-            .filter(|p| !self.list.contains(p))
-            .map(|p| p.id.clone());
-        self.excused.extend(removed);
+        self.list = partitions.into();
         self.planner.partitions(self.now, self.list.clone());
     }
 

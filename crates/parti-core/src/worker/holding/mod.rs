@@ -84,6 +84,11 @@ impl Holdings {
         }
     }
 
+    /// From now on, no request may take longer than this.
+    pub fn hurry(&mut self, timeout: Duration) {
+        self.timeout = self.timeout.min(timeout);
+    }
+
     /// Says what should become of every partition: what is not named is dropped.
     pub fn want(
         &mut self,

@@ -20,6 +20,8 @@ struct Bench {
     now: Time,
     jobs: Vec<Job>,
     reports: Vec<Report>,
+    /// How long the last request may take.
+    patience: Duration,
 }
 
 fn me() -> WorkerId {
@@ -75,6 +77,7 @@ impl Bench {
             now: Time::ZERO,
             jobs: Vec::new(),
             reports: Vec::new(),
+            patience: Duration::ZERO,
         };
         bench.lanes.lease(Time::ZERO, Time::NEVER);
         bench
@@ -113,7 +116,10 @@ impl Bench {
         let mut requests = Vec::new();
         for action in actions {
             match action {
-                Action::Store(request) => requests.push((request.id, request.op)),
+                Action::Store(request) => {
+                    self.patience = request.timeout;
+                    requests.push((request.id, request.op));
+                }
                 Action::Report(report) => self.reports.push(report),
                 _ => {}
             }
@@ -322,6 +328,18 @@ fn a_commit_that_failed_does_not_wait_for_the_next_flush() {
     bench.wait(250);
     let (_, third) = bench.only_write();
     assert_eq!(written(&third).offset, Some(Offset(3)));
+}
+
+#[test]
+fn in_a_hurry_a_write_that_went_into_a_dead_link_is_given_up_sooner() {
+    let mut bench = Bench::serving();
+    assert_eq!(bench.patience, Config::default().operation_timeout);
+    bench.holdings.hurry(Duration::from_millis(700));
+    bench.holdings.hurry(Duration::from_secs(3600));
+    bench.handle_one();
+    bench.drop_it();
+    bench.only_write();
+    assert_eq!(bench.patience, Duration::from_millis(700));
 }
 
 #[test]

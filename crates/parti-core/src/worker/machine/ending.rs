@@ -1,16 +1,20 @@
 //! The graceful stop, and the end.
 
+use std::time::Duration;
+
 use crate::worker::stop::{Step, Stopping};
 use crate::worker::{Action, Fatal, Report};
 
 use super::{Life, Worker};
 
 impl Worker {
-    pub(super) fn stop(&mut self) {
+    pub(super) fn stop(&mut self, within: Option<Duration>) {
         if self.stopping.is_some() {
             return;
         }
-        let mut stopping = Stopping::new(self.out.now(), self.config.shutdown_timeout);
+        let limit = self.config.shutdown_timeout;
+        let limit = within.map_or(limit, |within| within.min(limit));
+        let mut stopping = Stopping::new(self.out.now(), limit);
         if self.life != Life::Joined {
             if self.session.may_be_claimed() {
                 // Wait for the claim, then give the id back.
@@ -43,6 +47,7 @@ impl Worker {
             self.end(Ok(()));
             return;
         }
+        self.holdings.hurry(stopping.patience());
         if step >= Step::Alone {
             self.holdings
                 .want([], [], &[], &mut self.lanes, &mut self.out);

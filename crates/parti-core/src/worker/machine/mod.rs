@@ -11,6 +11,8 @@ mod ending;
 mod news;
 mod pass;
 mod replies;
+#[cfg(test)]
+mod tests;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -131,7 +133,7 @@ impl Worker {
             life: Life::Init,
             state: State::Init,
             lease_alive: false,
-            identity: Identity::new(options.stream, config.operation_timeout),
+            identity: Identity::new(&config, options.stream, &*options.strategy),
             session: Session::new(&config, options.preferred),
             silence: Silence::new(Time::ZERO, config.heartbeat()),
             sessions: Sessions::default(),
@@ -244,7 +246,7 @@ impl Worker {
                     self.list_partitions();
                 }
             }
-            Event::Stop => self.stop(),
+            Event::Stop { within } => self.stop(within),
             Event::Tick => {}
             Event::Store(id, reply) => {
                 if let Some(answered) = self.out.answered(id, reply) {

@@ -202,12 +202,24 @@ impl Worker {
             return Ok(());
         };
         let theirs = &plan.fingerprint;
-        let ours = self.strategy.name();
-        if theirs.strategy != ours {
-            return Err(Fatal::Disagreement(format!(
-                "the group's strategy is {}, this worker's is {ours}",
-                theirs.strategy
-            )));
+        // What a leader that is gone went by binds nobody: a group that was stopped as a whole may
+        // come back with other settings.
+        if self.election.hears_leader_of(plan.term) {
+            for (setting, theirs, ours) in [
+                ("strategy", &theirs.strategy, self.strategy.name()),
+                (
+                    "coordination",
+                    &theirs.coordination,
+                    self.config.coordination.name().into(),
+                ),
+            ] {
+                if *theirs != ours {
+                    return Err(Fatal::Disagreement(format!(
+                        "its leader's {setting} is {theirs}, this worker's is {ours}; give all \
+                         workers the same"
+                    )));
+                }
+            }
         }
         if self.partitions.is_none() || theirs.partitions == self.partitions_hash {
             self.disagreement = Disagreement::None;

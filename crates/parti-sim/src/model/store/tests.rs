@@ -20,6 +20,8 @@ fn record(mark: u64) -> Record {
     Record::Group(Arc::new(GroupRecord {
         store: Nonce(mark),
         stream: 0,
+        coordination: "leader".into(),
+        strategy: None,
         nonce: Nonce(0),
     }))
 }

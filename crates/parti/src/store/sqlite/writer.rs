@@ -12,7 +12,7 @@ use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 
 use tokio::sync::oneshot;
 
-use super::records::{self, Counter};
+use super::records;
 use crate::sqlite::{Database, Pulse, WriteFault};
 use crate::store::{Error, Revision, Write, check_batch};
 
@@ -142,7 +142,7 @@ fn transaction(database: &mut Database, mut share: Vec<(&Write, &mut Option<Outc
             });
         }
         if now != before {
-            records::advance(connection, Counter { ..now })?;
+            records::advance(connection, now)?;
         }
         Ok(())
     });
