@@ -7,6 +7,8 @@
 //! one answer, at the latest after `operation_timeout` ([`SourceError::Unavailable`]; it may have
 //! been carried out all the same, now or later).
 
+use std::any::Any;
+use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -128,8 +130,8 @@ pub enum WatchEvent {
     Removed(Key, Revision),
 }
 
-/// A message as a source yields it. The payload stays outside the core.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// A message as a source yields it.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Message {
     /// Its place in the log.
     pub offset: Offset,
@@ -137,7 +139,48 @@ pub struct Message {
     pub key: u64,
     /// Payload size in bytes.
     pub size: u32,
+    /// What the source put in it, for whoever handles it.
+    pub body: Body,
 }
+
+/// What a message carries: nothing that the core looks at. It travels with the message, and is
+/// freed with it, whatever becomes of the lane it was in.
+#[derive(Clone, Default)]
+pub struct Body(Option<Arc<dyn Any + Send + Sync>>);
+
+impl Body {
+    /// Nothing.
+    pub const EMPTY: Body = Body(None);
+
+    /// Wraps what the source knows of a message.
+    pub fn new<T: Any + Send + Sync>(content: T) -> Self {
+        Self(Some(Arc::new(content)))
+    }
+
+    /// The content, for whoever knows its type.
+    pub fn get<T: Any + Send + Sync>(&self) -> Option<Arc<T>> {
+        self.0.clone()?.downcast().ok()
+    }
+}
+
+impl fmt::Debug for Body {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(if self.0.is_some() { "…" } else { "-" })
+    }
+}
+
+/// Two bodies are equal if they are one and the same: the core cannot look inside.
+impl PartialEq for Body {
+    fn eq(&self, other: &Self) -> bool {
+        match (&self.0, &other.0) {
+            (None, None) => true,
+            (Some(a), Some(b)) => Arc::ptr_eq(a, b),
+            (Some(_), None) | (None, Some(_)) => false,
+        }
+    }
+}
+
+impl Eq for Body {}
 
 /// A message to hand to the user's handler.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -93,6 +93,18 @@ impl Partition {
     }
 }
 
+/// Partitions as people write them: a YAML or JSON array of `{keys: [...], weight: n}`.
+pub fn from_yaml(text: &str) -> Result<Vec<Partition>, Problem> {
+    serde_saphyr::from_str(text).map_err(|error| {
+        Problem::new(
+            "partitions",
+            crate::problem::shown_up_to(text, 40),
+            format!("cannot be read: {error}"),
+            "write a list such as [{keys: [tool001, chamber1], weight: 2}]",
+        )
+    })
+}
+
 /// A whole list in its shared form: sorted by id. Duplicates are refused, all of them at once;
 /// an empty list is valid.
 pub fn list(mut partitions: Vec<Partition>) -> Result<Arc<[Partition]>, Problems> {

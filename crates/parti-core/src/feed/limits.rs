@@ -305,7 +305,7 @@ impl Limits {
                     break;
                 }
                 if message.offset >= serving.next() {
-                    serving.place(*message, None);
+                    serving.place(message.clone(), None);
                     self.seen = self.seen.max(message.offset);
                     taken += 1;
                 }

@@ -349,7 +349,7 @@ impl Serving {
         item.state = ItemState::Running;
         item.attempts += 1;
         self.running += 1;
-        Some(Step::Run(item.message, item.attempts))
+        Some(Step::Run(item.message.clone(), item.attempts))
     }
 
     fn bury(&mut self, at: usize, error: Arc<str>, ask: Ask) -> Step {
@@ -358,7 +358,7 @@ impl Serving {
         self.burying += 1;
         Step::Bury {
             ask,
-            message: item.message,
+            message: item.message.clone(),
             attempts: item.attempts,
             error,
         }

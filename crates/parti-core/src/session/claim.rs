@@ -84,6 +84,9 @@ enum Step {
     },
 }
 
+/// What each number's record was last seen to be.
+type Found = BTreeMap<u64, (Revision, SessionStatus)>;
+
 /// A claim under way.
 #[derive(Clone, Debug)]
 pub struct Claim {
@@ -92,10 +95,10 @@ pub struct Claim {
     /// A worker that had an id before never gives up.
     patient: bool,
     step: Step,
-    found: BTreeMap<u64, (Revision, SessionStatus)>,
+    found: Found,
     silence: Silence,
-    /// When all ids were first found taken.
-    exhausted_since: Option<Time>,
+    /// Since when every id is taken, and what was there then.
+    exhausted: Option<(Time, Found)>,
     failures: u32,
 }
 
@@ -115,7 +118,7 @@ impl Claim {
             step: Step::Listing,
             found: BTreeMap::new(),
             silence,
-            exhausted_since: None,
+            exhausted: None,
             failures: 0,
         };
         claim.list(out);
@@ -276,9 +279,23 @@ impl Claim {
             return self.start_write(number, expect, out);
         }
         // Every id is taken. Watch long enough to tell the living from the silent.
-        let since = *self.exhausted_since.get_or_insert(now);
+        let first = self
+            .exhausted
+            .get_or_insert_with(|| (now, self.found.clone()));
+        let waited = now.since(first.0);
+        // Whoever renewed meanwhile is alive. Once that is all of them, only the usual retries are
+        // left: somebody may just be about to leave.
+        let renewed = |(number, (revision, _)): (&u64, &(Revision, SessionStatus))| {
+            self.found
+                .get(number)
+                .is_some_and(|(now, _)| now != revision)
+        };
+        let retries = (1..=self.settings.retry.max_retries)
+            .map(|failures| backoff(&self.settings.retry, failures))
+            .sum::<Duration>();
+        let hopeless = waited > retries && first.1.iter().all(renewed);
         let patience = self.settings.id_ttl + self.settings.heartbeat * 2;
-        if now.since(since) > patience && !self.patient {
+        if (hopeless || waited > patience) && !self.patient {
             return Progress::Failed(Fatal::StableIdExhausted(
                 self.settings.max - self.settings.min + 1,
             ));
@@ -305,7 +322,7 @@ impl Claim {
     }
 
     fn start_write(&mut self, number: u64, expect: Expect, out: &mut Outbox) -> Progress {
-        self.exhausted_since = None;
+        self.exhausted = None;
         let nonce = out.nonce();
         self.write(number, expect, nonce, out);
         Progress::Going

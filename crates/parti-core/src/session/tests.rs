@@ -197,6 +197,7 @@ fn a_preferred_id_waits_until_its_silent_holder_may_be_ended() {
 fn a_range_full_of_living_workers_is_exhausted() {
     let mut bench = Bench::new(None, 1);
     let mut revision = 10;
+    let mut seconds = 0;
     let outcome = loop {
         revision += 2;
         let both = vec![
@@ -208,9 +209,12 @@ fn a_range_full_of_living_workers_is_exhausted() {
             break outcome;
         }
         bench.wait(1);
+        seconds += 1;
         bench.step();
     };
     assert_eq!(outcome, Outcome::Failed(Fatal::StableIdExhausted(2)));
+    // All are known to live: the retries of 1, 2 and 4 s, and no waiting for silence.
+    assert!((7..12).contains(&seconds), "{seconds}");
 }
 
 #[test]

@@ -7,7 +7,7 @@ use parti_core::config::{Coordination, Ordering, StrategyChoice};
 use parti_core::ids::{
     Epoch, Incarnation, Nonce, Offset, PartitionId, Revision, Term, Version, WorkerId,
 };
-use parti_core::io::{HandlerResult, Job, Message, SourceKind, Stored};
+use parti_core::io::{Body, HandlerResult, Job, Message, SourceKind, Stored};
 use parti_core::key::Key;
 use parti_core::partition::Partition;
 use parti_core::record::{PartitionRecord, Ready, Record, SessionStatus, WorkerRecord};
@@ -217,6 +217,7 @@ impl<I: Invariant> Bench<I> {
             offset: Offset(offset),
             key: offset % 2,
             size: 1,
+            body: Body::EMPTY,
         };
         Job {
             partition,

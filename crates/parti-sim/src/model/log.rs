@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use parti_core::config::StartPosition;
 use parti_core::ids::{Offset, PartitionId};
-use parti_core::io::{Message, ReadBatch, SourceError, SourceEvent, SourceRequest};
+use parti_core::io::{Body, Message, ReadBatch, SourceError, SourceEvent, SourceRequest};
 
 use super::letters::{DeadLetter, DeadLetters};
 use super::{Fate, Published};
@@ -18,7 +18,7 @@ struct Part {
     messages: Vec<Entry>,
 }
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 struct Entry {
     message: Message,
     at: u64,
@@ -57,7 +57,12 @@ impl Log {
         };
         let offset = Offset(part.messages.len() as u64);
         part.messages.push(Entry {
-            message: Message { offset, key, size },
+            message: Message {
+                offset,
+                key,
+                size,
+                body: Body::EMPTY,
+            },
             at: now,
         });
         offset
@@ -213,7 +218,7 @@ impl Log {
         let messages: Vec<Message> = if start < stop {
             part.messages[start as usize..stop as usize]
                 .iter()
-                .map(|entry| entry.message)
+                .map(|entry| entry.message.clone())
                 .collect()
         } else {
             Vec::new()
@@ -450,6 +455,7 @@ mod tests {
             offset: Offset(0),
             key: 0,
             size: 1,
+            body: Body::EMPTY,
         };
         let job = Job {
             partition: p("a"),

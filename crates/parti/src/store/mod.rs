@@ -56,6 +56,7 @@ use futures_util::stream::BoxStream;
 pub use address::{Address, Secret};
 pub use error::Error;
 pub use ext::StoreExt;
+pub(crate) use group::for_core;
 pub use group::{GroupChange, GroupStore};
 pub use memory::Memory;
 pub use open::open;

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use super::*;
 use crate::config::Ordering;
-use crate::io::{ConsumerState, Message, ReadBatch};
+use crate::io::{Body, ConsumerState, Message, ReadBatch};
 use crate::record::Begun;
 use crate::worker::Trouble;
 
@@ -31,6 +31,7 @@ fn keyed(offset: u64, key: u64) -> Message {
         offset: Offset(offset),
         key,
         size: 10,
+        body: Body::EMPTY,
     }
 }
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::*;
 use crate::ids::{Nonce, Term, Version};
-use crate::io::{Expect, HandlerResult, Job, Message, ReadBatch, RequestId, SourceEvent};
+use crate::io::{Body, Expect, HandlerResult, Job, Message, ReadBatch, RequestId, SourceEvent};
 use crate::io::{SourceKind, SourceRequest, Stored};
 use crate::lane::{LaneAction, LaneNote};
 use crate::record::{PartitionRecord, Ready, SessionStatus};
@@ -130,6 +130,7 @@ impl Bench {
                     offset: Offset(n),
                     key: n,
                     size: 1,
+                    body: Body::EMPTY,
                 };
                 let batch = ReadBatch {
                     messages: (from.0..10).map(message).collect(),

@@ -207,7 +207,7 @@ impl Durable {
                 consumer: self.identity,
                 sequence: self.sent.len() as u64,
                 partition: messages.name(entry.subject).clone(),
-                message: entry.message,
+                message: entry.message.clone(),
             };
             out.push((pull.client, event));
             self.settle_unacked(message, config, messages);

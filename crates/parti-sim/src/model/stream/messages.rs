@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use parti_core::config::StartPosition;
 use parti_core::ids::{Offset, PartitionId};
-use parti_core::io::{Message, ReadBatch};
+use parti_core::io::{Body, Message, ReadBatch};
 
 use crate::model::{Fate, Published};
 
@@ -12,7 +12,7 @@ use crate::model::{Fate, Published};
 pub(super) type SubjectId = u32;
 
 /// One message. Removed ones stay for the audit.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Entry {
     pub subject: SubjectId,
     pub message: Message,
@@ -65,6 +65,7 @@ impl Messages {
             offset: Offset(sequence),
             key,
             size,
+            body: Body::EMPTY,
         };
         self.entries.push(Entry {
             subject,
@@ -176,7 +177,7 @@ impl Messages {
             .take_while(|sequence| **sequence <= stop);
         let mut kept = wanted
             .filter_map(|sequence| self.get(*sequence))
-            .map(|entry| entry.message);
+            .map(|entry| entry.message.clone());
         let messages: Vec<Message> = kept.by_ref().take(limit as usize).collect();
         // Only a reader that was not cut short has proof up to where it was to stop.
         let next = match messages.last() {

@@ -189,6 +189,7 @@ fn a_dead_letter_is_kept_once() {
         offset: Offset(3),
         key: 0,
         size: 1,
+        body: parti_core::io::Body::EMPTY,
     };
     let job = Job {
         partition: p("p1"),

@@ -236,6 +236,7 @@ fn replies_of_an_earlier_life_are_forgotten_once_the_client_knows() {
         offset: Offset(offset),
         key: 0,
         size: 1,
+        body: parti_core::io::Body::EMPTY,
     };
     let delivered = |consumer, sequence, offset| SourceEvent::Delivered {
         consumer,

@@ -1,0 +1,127 @@
+//! The options of a nats-server, and the file it reads them from.
+
+use std::fmt::Write;
+use std::path::Path;
+
+use crate::ports::Port;
+
+/// Options of a server; `start` starts it.
+#[derive(Clone, Debug)]
+pub struct Builder {
+    pub(super) version: String,
+    pub(super) login: Login,
+    max_payload: Option<u64>,
+    store_limit: Option<u64>,
+    jetstream: bool,
+}
+
+/// What a client must show. These are secrets of a test, which live as long as it.
+#[derive(Clone, Debug)]
+pub(super) enum Login {
+    None,
+    User { name: String, password: String },
+    Token(String),
+}
+
+impl Builder {
+    pub(super) fn new(version: &str) -> Self {
+        Self {
+            version: version.to_owned(),
+            login: Login::None,
+            max_payload: None,
+            store_limit: None,
+            jetstream: true,
+        }
+    }
+
+    /// Of this version, as in `2.10.26`.
+    pub fn version(mut self, version: &str) -> Self {
+        version.clone_into(&mut self.version);
+        self
+    }
+
+    /// Clients need this user and password.
+    pub fn user(mut self, name: &str, password: &str) -> Self {
+        self.login = Login::User {
+            name: name.to_owned(),
+            password: password.to_owned(),
+        };
+        self
+    }
+
+    /// Clients need this token.
+    pub fn token(mut self, token: &str) -> Self {
+        self.login = Login::Token(token.to_owned());
+        self
+    }
+
+    /// Messages may have this many bytes; 1 MiB unless told.
+    pub fn max_payload(mut self, bytes: u64) -> Self {
+        self.max_payload = Some(bytes);
+        self
+    }
+
+    /// JetStream may store this many bytes: a disk that is soon full.
+    pub fn store_limit(mut self, bytes: u64) -> Self {
+        self.store_limit = Some(bytes);
+        self
+    }
+
+    /// A server that stores nothing.
+    pub fn without_jetstream(mut self) -> Self {
+        self.jetstream = false;
+        self
+    }
+
+    pub(super) fn config(
+        &self,
+        name: &str,
+        client: &Port,
+        monitor: &Port,
+        folder: &Path,
+        cluster: Option<&str>,
+    ) -> String {
+        let mut text = format!(
+            "server_name: {name}\nlisten: \"{}\"\nhttp: \"{}\"\n",
+            client.address(),
+            monitor.address()
+        );
+        if let Some(bytes) = self.max_payload {
+            line(&mut text, format_args!("max_payload: {bytes}"));
+        }
+        match &self.login {
+            Login::None => {}
+            Login::User { name, password } => line(
+                &mut text,
+                format_args!("authorization {{ user: \"{name}\", password: \"{password}\" }}"),
+            ),
+            Login::Token(token) => {
+                line(
+                    &mut text,
+                    format_args!("authorization {{ token: \"{token}\" }}"),
+                );
+            }
+        }
+        if self.jetstream {
+            let store = folder.join("jetstream");
+            let limit = self
+                .store_limit
+                .map(|bytes| format!(", max_file_store: {bytes}"))
+                .unwrap_or_default();
+            line(
+                &mut text,
+                format_args!("jetstream {{ store_dir: \"{}\"{limit} }}", store.display()),
+            );
+        }
+        if let Some(cluster) = cluster {
+            line(&mut text, format_args!("{cluster}"));
+        }
+        text
+    }
+}
+
+fn line(text: &mut String, line: std::fmt::Arguments<'_>) {
+    // Writing to a String cannot fail.
+    let _ = text.write_fmt(line);
+    text.push('\n');
+}

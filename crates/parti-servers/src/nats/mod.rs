@@ -1,0 +1,146 @@
+//! nats-server.
+
+mod config;
+
+use std::io::{BufRead, BufReader};
+
+use tempfile::TempDir;
+
+use crate::error::loud;
+use crate::install::{self, NATS_LATEST};
+use crate::ports::Port;
+use crate::process::Launch;
+use crate::running::{folder, try_thrice, write};
+use crate::{Error, Kind, Running, http};
+
+pub use config::Builder;
+use config::Login;
+
+/// One nats-server with JetStream.
+pub type Server = Running<Nats>;
+
+/// What makes a server a nats-server.
+#[derive(Debug)]
+pub struct Nats {
+    /// Its own name, by which we know that it is ours that answers.
+    name: String,
+    client: Port,
+    monitor: Port,
+    options: Builder,
+    /// A node without its cluster answers clients but is not healthy.
+    in_cluster: bool,
+}
+
+impl Kind for Nats {
+    const NAME: &'static str = "nats-server";
+
+    fn address(&self) -> String {
+        self.client.address()
+    }
+
+    fn url(&self) -> String {
+        let address = self.address();
+        match &self.options.login {
+            Login::None => format!("nats://{address}"),
+            Login::User { name, password } => format!("nats://{name}:{password}@{address}"),
+            Login::Token(token) => format!("nats://{token}@{address}"),
+        }
+    }
+
+    fn is_ready(&self) -> bool {
+        self.greets() && (self.in_cluster || self.is_healthy())
+    }
+}
+
+impl Nats {
+    /// Whether clients are greeted, by this server and no other on its port.
+    fn greets(&self) -> bool {
+        let Some(stream) = http::connect(&self.address()) else {
+            return false;
+        };
+        let mut greeting = String::new();
+        BufReader::new(stream).read_line(&mut greeting).is_ok()
+            && greeting.starts_with("INFO ")
+            && greeting.contains(&format!("\"{}\"", self.name))
+    }
+
+    /// Whether JetStream has recovered what it stored.
+    fn is_healthy(&self) -> bool {
+        http::get(&self.monitor.address(), "/healthz").is_some()
+    }
+}
+
+impl Running<Nats> {
+    /// Starts a server of the newest version that Parti is tested with. Panics, with what to do, if
+    /// that cannot be.
+    #[track_caller]
+    pub fn start() -> Self {
+        Self::builder().start()
+    }
+
+    /// Starts a server of this version, as in `2.10.26`.
+    #[track_caller]
+    pub fn start_version(version: &str) -> Self {
+        Self::builder().version(version).start()
+    }
+
+    /// A server with options.
+    pub fn builder() -> Builder {
+        Builder::new(NATS_LATEST)
+    }
+
+    /// The URL without user, password or token.
+    pub fn url_without_login(&self) -> String {
+        format!("nats://{}", self.address())
+    }
+
+    /// Host and port of its monitoring, which speaks HTTP: `/varz`, `/jsz`, `/healthz`.
+    pub fn monitor(&self) -> String {
+        self.kind.monitor.address()
+    }
+}
+
+impl Builder {
+    /// Starts it. Panics, with what to do, if that cannot be.
+    #[track_caller]
+    pub fn start(&self) -> Server {
+        loud(self.try_start())
+    }
+
+    /// Starts it.
+    pub fn try_start(&self) -> Result<Server, Error> {
+        // Outside the repetition: what is missing stays missing.
+        install::nats(&self.version)?;
+        try_thrice(|| {
+            let mut server = self.prepare(folder("nats")?, None)?;
+            server.spawn_ready(false)?;
+            Ok(server)
+        })
+    }
+
+    /// Everything but the process.
+    fn prepare(&self, folder: TempDir, cluster: Option<&str>) -> Result<Server, Error> {
+        let (client, monitor) = (Port::lease()?, Port::lease()?);
+        let name = format!("parti-{}", client.number());
+        let file = folder.path().join("nats.conf");
+        write(
+            &file,
+            &self.config(&name, &client, &monitor, folder.path(), cluster),
+        )?;
+        let launch = Launch {
+            name: format!("nats-server {}", self.version),
+            program: install::nats(&self.version)?,
+            arguments: vec!["-c".to_owned(), file.display().to_string()],
+            folder: folder.path().to_owned(),
+            identity: None,
+        };
+        let kind = Nats {
+            name,
+            client,
+            monitor,
+            options: self.clone(),
+            in_cluster: cluster.is_some(),
+        };
+        Ok(Running::prepared(kind, launch, folder))
+    }
+}

@@ -1,0 +1,398 @@
+//! The event loop: feeds the core's machine, and carries out what it decides.
+//!
+//! ```text
+//!            ┌───────────────────────── inbox: Event ─────────────────────────┐
+//!            ▼                                                                │
+//!   worker.handle(now, event) ──▶ actions ──┬─ Store ────▶ task: GroupStore ──┤
+//!            ▲                              ├─ Watch ────▶ task: its stream ──┤
+//!            │ Tick at next_deadline        ├─ Source ───▶ Transport ─────────┤
+//!            │                              ├─ Handle ───▶ task: the handler ─┤
+//!            └── timer                      ├─ ListPartitions ──▶ task ───────┘
+//!                                           ├─ Report ───▶ observer, in line; status
+//!                                           └─ Stopped ──▶ the end
+//! ```
+//!
+//! There is no decision here. Whatever is asked gets exactly one answer, also when the code that
+//! was asked panics or takes too long.
+
+mod requests;
+pub(crate) mod tasks;
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use futures_util::StreamExt;
+use parti_core::ids::{PartitionId, WorkerId};
+use parti_core::io::{HandlerResult, Job, Scope, StoreRequest};
+use parti_core::record::AssignmentRecord;
+use parti_core::time::Time;
+use parti_core::worker::{Action, Event, Fatal, Options, Report, State, Worker};
+use tokio::sync::{mpsc, watch};
+use tokio::time::Instant;
+use tokio_util::sync::DropGuard;
+
+use crate::clock::Clock;
+use crate::handler::Handler;
+use crate::message::Message;
+use crate::partitions::PartitionSource;
+use crate::source::{Record, Transport};
+use crate::store::{GroupChange, GroupStore};
+use tasks::{Tasks, caught};
+
+/// So many events are taken in before the loop looks at the clock again.
+const BURST: usize = 256;
+
+/// A wall clock that moves by more than this against our own was set, not slewed.
+const JUMP: Duration = Duration::from_secs(1);
+
+/// Gets told what happens, in order, in the event loop itself: it must return at once.
+pub trait Observer: Send + Sync + 'static {
+    /// Something happened.
+    fn observe(&self, report: &Report);
+}
+
+impl<F: Fn(&Report) + Send + Sync + 'static> Observer for F {
+    fn observe(&self, report: &Report) {
+        self(report);
+    }
+}
+
+/// What a worker is like now.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Status {
+    pub(crate) state: State,
+    pub(crate) id: Option<WorkerId>,
+    pub(crate) leader: bool,
+    pub(crate) assignment: Option<Arc<AssignmentRecord>>,
+    pub(crate) end: Option<Result<(), Fatal>>,
+}
+
+impl Status {
+    pub(crate) const INIT: Status = Status {
+        state: State::Init,
+        id: None,
+        leader: false,
+        assignment: None,
+        end: None,
+    };
+}
+
+/// What tells two assignments apart, without comparing their lists after every message.
+fn mark(assignment: &AssignmentRecord) -> (u64, u64, u64) {
+    (
+        assignment.term.0,
+        assignment.version.0,
+        assignment.incarnation.0,
+    )
+}
+
+/// What the loop is made of.
+pub(crate) struct Parts {
+    pub(crate) options: Options,
+    pub(crate) store: GroupStore,
+    pub(crate) transport: Arc<dyn Transport>,
+    pub(crate) partitions: Arc<dyn PartitionSource>,
+    pub(crate) handler: Arc<dyn Handler>,
+    pub(crate) observers: Vec<Arc<dyn Observer>>,
+    pub(crate) clock: Arc<dyn Clock>,
+}
+
+/// Handles of a loop that runs.
+pub(crate) struct Handles {
+    pub(crate) events: mpsc::UnboundedSender<Event>,
+    pub(crate) status: watch::Receiver<Status>,
+    /// The loop and all its tasks end when this is dropped.
+    #[expect(dead_code, reason = "held for what its drop does")]
+    pub(crate) guard: DropGuard,
+}
+
+/// Starts the loop.
+pub(crate) fn start(parts: Parts) -> Handles {
+    let (events, inbox) = mpsc::unbounded_channel();
+    let (status, seen) = watch::channel(Status::INIT);
+    let (tasks, guard) = Tasks::new();
+    let limit = parts.options.config.operation_timeout;
+    let origin = parts.clock.now();
+    let driver = Driver {
+        worker: Worker::new(parts.options),
+        store: parts.store,
+        transport: parts.transport,
+        partitions: parts.partitions,
+        handler: parts.handler,
+        observers: parts.observers,
+        wall: Wall::new(parts.clock.as_ref(), origin),
+        clock: parts.clock,
+        origin,
+        limit,
+        events: events.downgrade(),
+        watches: BTreeMap::new(),
+        tasks: tasks.clone(),
+        status,
+        actions: Vec::new(),
+    };
+    tasks.spawn(driver.run(inbox));
+    Handles {
+        events,
+        status: seen,
+        guard,
+    }
+}
+
+/// The wall clock against ours: a jump between them makes a lease doubtful.
+struct Wall {
+    offset_ms: i128,
+}
+
+impl Wall {
+    fn new(clock: &dyn Clock, origin: Time) -> Self {
+        Self {
+            offset_ms: Self::offset(clock, origin),
+        }
+    }
+
+    fn offset(clock: &dyn Clock, origin: Time) -> i128 {
+        i128::from(clock.wall_ms()) - clock.now().since(origin).as_millis() as i128
+    }
+
+    /// Whether it was set since the last look.
+    fn jumped(&mut self, clock: &dyn Clock, origin: Time) -> bool {
+        let before = std::mem::replace(&mut self.offset_ms, Self::offset(clock, origin));
+        (self.offset_ms - before).unsigned_abs() > JUMP.as_millis()
+    }
+}
+
+struct Driver {
+    worker: Worker,
+    store: GroupStore,
+    transport: Arc<dyn Transport>,
+    partitions: Arc<dyn PartitionSource>,
+    handler: Arc<dyn Handler>,
+    observers: Vec<Arc<dyn Observer>>,
+    clock: Arc<dyn Clock>,
+    /// The process's time zero: the core wants to start near it.
+    origin: Time,
+    wall: Wall,
+    limit: Duration,
+    /// Weak: the inbox closes when everyone outside has gone.
+    events: mpsc::WeakUnboundedSender<Event>,
+    watches: BTreeMap<Scope, DropGuard>,
+    tasks: Tasks,
+    status: watch::Sender<Status>,
+    actions: Vec<Action>,
+}
+
+impl fmt::Debug for Driver {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "driver of {:?}", self.store)
+    }
+}
+
+impl Driver {
+    async fn run(mut self, mut inbox: mpsc::UnboundedReceiver<Event>) {
+        let Some(events) = self.events.upgrade() else {
+            return;
+        };
+        self.worker
+            .set_wall_offset(u64::try_from(self.wall.offset_ms).unwrap_or(0));
+        self.transport.start(&events, &self.tasks);
+        self.watch_partitions(events.clone());
+        drop(events);
+        self.handle(Event::Start);
+        let timer = tokio::time::sleep_until(self.wake());
+        tokio::pin!(timer);
+        let mut burst = Vec::with_capacity(BURST);
+        loop {
+            tokio::select! {
+                taken = inbox.recv_many(&mut burst, BURST) => {
+                    if taken == 0 {
+                        return;
+                    }
+                    for event in burst.drain(..) {
+                        self.handle(event);
+                    }
+                }
+                () = &mut timer => {
+                    if self.wall.jumped(self.clock.as_ref(), self.origin) {
+                        self.handle(Event::ClockJumped);
+                    }
+                    self.handle(Event::Tick);
+                }
+            }
+            if self.status.borrow().end.is_some() {
+                return;
+            }
+            timer.as_mut().reset(self.wake());
+        }
+    }
+
+    fn now(&self) -> Time {
+        Time::ZERO + self.clock.now().since(self.origin)
+    }
+
+    /// The next deadline on the runtime's own clock.
+    fn wake(&self) -> Instant {
+        let wait = self.worker.next_deadline().since(self.now());
+        // A day is as good as never, and never overflows.
+        Instant::now() + wait.min(Duration::from_secs(86_400))
+    }
+
+    fn handle(&mut self, event: Event) {
+        let now = self.now();
+        self.worker.handle(now, event, &mut self.actions);
+        let mut end = None;
+        for action in std::mem::take(&mut self.actions) {
+            if let Some(result) = self.carry_out(action) {
+                end = Some(result);
+            }
+        }
+        self.tell_status(end);
+    }
+
+    fn tell_status(&self, end: Option<Result<(), Fatal>>) {
+        let worker = &self.worker;
+        self.status.send_if_modified(|status| {
+            let same = status.state == worker.state()
+                && status.id.as_ref() == worker.id()
+                && status.leader == worker.is_leader()
+                && status.assignment.as_deref().map(mark) == worker.assignment().map(mark)
+                && end.is_none();
+            if !same {
+                *status = Status {
+                    state: worker.state(),
+                    id: worker.id().cloned(),
+                    leader: worker.is_leader(),
+                    assignment: worker.assignment().cloned().map(Arc::new),
+                    end,
+                };
+            }
+            !same
+        });
+    }
+
+    fn carry_out(&mut self, action: Action) -> Option<Result<(), Fatal>> {
+        match action {
+            Action::Store(request) => self.ask_store(request),
+            Action::Watch(scope) => self.watch(scope),
+            Action::Unwatch(scope) => drop(self.watches.remove(&scope)),
+            Action::ListPartitions => self.list_partitions(),
+            Action::Source(request) => {
+                if let Some(events) = self.events.upgrade() {
+                    self.transport.request(request, &events, &self.tasks);
+                }
+            }
+            Action::Handle(job) => self.call_handler(job),
+            Action::Report(report) => {
+                for observer in &self.observers {
+                    observer.observe(&report);
+                }
+            }
+            Action::Stopped(result) => return Some(result),
+        }
+        None
+    }
+
+    /// Runs something in the background that ends in an event.
+    fn spawn(&self, work: impl Future<Output = Event> + Send + 'static) {
+        let events = self.events.clone();
+        self.tasks.spawn(async move {
+            let event = work.await;
+            if let Some(events) = events.upgrade() {
+                let _ = events.send(event);
+            }
+        });
+    }
+
+    fn ask_store(&self, request: StoreRequest) {
+        let (store, id) = (self.store.clone(), request.id);
+        self.spawn(async move { Event::Store(id, requests::carry_out(&store, request).await) });
+    }
+
+    fn watch(&mut self, scope: Scope) {
+        let (tasks, guard) = self.tasks.child();
+        let mut changes = self.store.watch(&scope);
+        let (events, watched) = (self.events.clone(), scope.clone());
+        tasks.spawn(async move {
+            while let Some(change) = changes.next().await {
+                let event = match change {
+                    GroupChange::Event(event) => event,
+                    GroupChange::Interrupted(error) => {
+                        tracing::warn!(%error, scope = ?watched, "a watch is interrupted");
+                        continue;
+                    }
+                };
+                let Some(events) = events.upgrade() else {
+                    return;
+                };
+                if events.send(Event::Watch(watched.clone(), event)).is_err() {
+                    return;
+                }
+            }
+        });
+        self.watches.insert(scope, guard);
+    }
+
+    fn list_partitions(&self) {
+        let (partitions, limit) = (self.partitions.clone(), self.limit);
+        self.spawn(async move {
+            let listed = tokio::time::timeout(limit, caught(partitions.list())).await;
+            Event::Partitions(match listed {
+                Ok(Ok(Ok(list))) => parti_core::partition::list(list)
+                    .map_err(|problems| problems.to_string().into()),
+                Ok(Ok(Err(error))) => Err(error.to_string().into()),
+                Ok(Err(panic)) => Err(format!("the listing panicked: {panic}").into()),
+                Err(_) => Err(format!("no answer within {limit:?}").into()),
+            })
+        });
+    }
+
+    fn watch_partitions(&self, events: mpsc::UnboundedSender<Event>) {
+        let mut changes = self.partitions.changes();
+        let events = events.downgrade();
+        self.tasks.spawn(async move {
+            while changes.next().await.is_some() {
+                let Some(events) = events.upgrade() else {
+                    return;
+                };
+                if events.send(Event::RefreshPartitions).is_err() {
+                    return;
+                }
+            }
+        });
+    }
+
+    fn call_handler(&self, job: Job) {
+        let (partition, epoch, offset) = (job.partition.clone(), job.epoch, job.message.offset);
+        let message = self.message(job);
+        let handler = self.handler.clone();
+        self.spawn(async move {
+            let result = match message {
+                None => HandlerResult::Failed("the message lost its body".into()),
+                Some(message) => match caught(handler.handle(message)).await {
+                    Ok(Ok(())) => HandlerResult::Done,
+                    Ok(Err(error)) => HandlerResult::Failed(error.to_string().into()),
+                    Err(panic) => HandlerResult::Panicked(panic.into()),
+                },
+            };
+            Event::Handled {
+                partition,
+                epoch,
+                offset,
+                result,
+            }
+        });
+    }
+
+    fn message(&self, job: Job) -> Option<Message> {
+        Some(Message {
+            record: job.message.body.get::<Record>()?,
+            offset: job.message.offset,
+            partition: PartitionId::clone(&job.partition),
+            epoch: job.epoch,
+            attempt: job.attempt,
+            worker: self.worker.id()?.clone(),
+            received_at: SystemTime::now(),
+        })
+    }
+}

@@ -1,0 +1,61 @@
+//! A message as a handler gets it.
+
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use bytes::Bytes;
+use parti_core::ids::{Epoch, Offset, PartitionId, WorkerId};
+
+use crate::source::Record;
+
+/// One message to handle.
+#[derive(Clone, Debug)]
+pub struct Message {
+    /// Which partition it belongs to.
+    pub partition: PartitionId,
+    /// Its place in the log.
+    pub offset: Offset,
+    /// The fencing token: grows with every change of owner. Give it to your own sinks, and let
+    /// them refuse a lower one than they have seen.
+    pub epoch: Epoch,
+    /// 1 for the first try.
+    pub attempt: u32,
+    /// Who handles it.
+    pub worker: WorkerId,
+    /// When this process got it.
+    pub received_at: SystemTime,
+    pub(crate) record: Arc<Record>,
+}
+
+impl Message {
+    /// What it carries.
+    pub fn payload(&self) -> &Bytes {
+        &self.record.payload
+    }
+
+    /// Its key, if it has one.
+    pub fn key(&self) -> Option<&Bytes> {
+        self.record.key.as_ref()
+    }
+
+    /// The subject or topic that it was published to.
+    pub fn subject(&self) -> &str {
+        &self.record.subject
+    }
+
+    /// Its headers, in order.
+    pub fn headers(&self) -> &[(String, Bytes)] {
+        &self.record.headers
+    }
+
+    /// The first header with this name.
+    pub fn header(&self, name: &str) -> Option<&Bytes> {
+        let mut headers = self.record.headers.iter();
+        headers.find(|(own, _)| own == name).map(|(_, value)| value)
+    }
+
+    /// When it was appended, in milliseconds since the Unix epoch, by the log's clock.
+    pub fn timestamp_ms(&self) -> u64 {
+        self.record.timestamp_ms
+    }
+}

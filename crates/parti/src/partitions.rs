@@ -1,0 +1,124 @@
+//! Where the list of partitions comes from.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use futures_util::stream::{self, BoxStream};
+use futures_util::{FutureExt, StreamExt};
+pub use parti_core::partition::Partition;
+use parti_core::problem::{Problem, Problems};
+
+use crate::handler::HandlerError;
+use crate::store::{Change, Scope, Store};
+
+/// Lists the partitions of a group. Every worker of a group must list the same.
+#[async_trait]
+pub trait PartitionSource: fmt::Debug + Send + Sync + 'static {
+    /// All partitions there are. A failed listing leaves the last list in force.
+    async fn list(&self) -> Result<Vec<Partition>, HandlerError>;
+
+    /// Tells when the list may have changed. By default only a refresh does.
+    fn changes(&self) -> BoxStream<'static, ()> {
+        stream::pending().boxed()
+    }
+}
+
+/// A list that does not change.
+#[derive(Clone, Debug)]
+pub struct StaticPartitions(Arc<[Partition]>);
+
+impl StaticPartitions {
+    /// These partitions; duplicates are refused, all of them at once.
+    pub fn new(partitions: Vec<Partition>) -> Result<Self, Problems> {
+        parti_core::partition::list(partitions).map(Self)
+    }
+
+    /// `count` partitions with the ids `0` to `count - 1`.
+    pub fn numbered(count: u32) -> Self {
+        Self(parti_core::partition::numbered(count))
+    }
+}
+
+#[async_trait]
+impl PartitionSource for StaticPartitions {
+    async fn list(&self) -> Result<Vec<Partition>, HandlerError> {
+        Ok(self.0.to_vec())
+    }
+}
+
+/// Parses a list as people write it: a JSON or YAML array of `{keys: [...], weight: n}`, or plain
+/// lines with one id's keys each, separated by dots.
+fn parse(text: &str) -> Result<Vec<Partition>, HandlerError> {
+    let trimmed = text.trim_start();
+    if trimmed.starts_with('[') || trimmed.starts_with("- ") {
+        return Ok(parti_core::partition::from_yaml(text)?);
+    }
+    let lines = text.lines().map(str::trim);
+    let named = lines.filter(|line| !line.is_empty() && !line.starts_with('#'));
+    let partitions: Result<Vec<Partition>, Problem> = named
+        .map(|line| Partition::new(line.split('.'), None))
+        .collect();
+    Ok(partitions?)
+}
+
+/// A list in a file: JSON, YAML, or a line for each. Read anew at every listing.
+#[derive(Clone, Debug)]
+pub struct FilePartitions(PathBuf);
+
+impl FilePartitions {
+    /// The list in this file.
+    pub fn new(path: impl Into<PathBuf>) -> Self {
+        Self(path.into())
+    }
+}
+
+#[async_trait]
+impl PartitionSource for FilePartitions {
+    async fn list(&self) -> Result<Vec<Partition>, HandlerError> {
+        let path = self.0.clone();
+        let read = tokio::task::spawn_blocking(move || std::fs::read_to_string(path)).await?;
+        let text = read.map_err(|error| format!("{}: {error}", self.0.display()))?;
+        parse(&text).map_err(|error| format!("{}: {error}", self.0.display()).into())
+    }
+}
+
+/// A list under a key of a store, in the same forms as a file's; whoever writes it there changes
+/// the group at once.
+#[derive(Clone, Debug)]
+pub struct StoredPartitions {
+    store: Arc<dyn Store>,
+    key: String,
+}
+
+impl StoredPartitions {
+    /// The list at this key.
+    pub fn new(store: Arc<dyn Store>, key: impl Into<String>) -> Self {
+        Self {
+            store,
+            key: key.into(),
+        }
+    }
+}
+
+#[async_trait]
+impl PartitionSource for StoredPartitions {
+    async fn list(&self) -> Result<Vec<Partition>, HandlerError> {
+        let Some(entry) = self.store.read(&self.key).await? else {
+            return Err(format!("there is no list of partitions at {}", self.key).into());
+        };
+        let text = std::str::from_utf8(&entry.value)?;
+        parse(text).map_err(|error| format!("{}: {error}", self.key).into())
+    }
+
+    fn changes(&self) -> BoxStream<'static, ()> {
+        let changes = self.store.watch(Scope::Key(self.key.clone()));
+        changes
+            .filter_map(|change| {
+                let told = matches!(change, Change::Put(_)).then_some(());
+                async move { told }.boxed()
+            })
+            .boxed()
+    }
+}

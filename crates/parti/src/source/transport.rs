@@ -1,0 +1,185 @@
+//! From the core's requests to a source, and back.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::StreamExt;
+use parti_core::io::{
+    self, Ask, Body, Job, ReadBatch, SourceError, SourceEvent, SourceKind, SourceRequest,
+};
+use tokio::sync::mpsc::UnboundedSender;
+use xxhash_rust::xxh3::xxh3_64;
+
+use crate::driver::tasks::{Tasks, caught};
+
+use super::{Batch, DeadLetter, Growth, Record, Source};
+use parti_core::worker::Event;
+
+/// Carries out source requests; every one with an [`Ask`] gets exactly one answer.
+pub(crate) trait Transport: fmt::Debug + Send + Sync {
+    /// What the core should expect of it.
+    fn kind(&self) -> SourceKind;
+
+    /// Begins to tell of news that nobody asked for.
+    fn start(&self, events: &UnboundedSender<Event>, tasks: &Tasks);
+
+    /// Carries out one request, without waiting for it.
+    fn request(&self, request: SourceRequest, events: &UnboundedSender<Event>, tasks: &Tasks);
+}
+
+/// The transport of everything that is read by partition and offset.
+#[derive(Debug)]
+pub(crate) struct LogTransport {
+    source: Arc<dyn Source>,
+    limit: Duration,
+}
+
+impl LogTransport {
+    /// Every request is given up after this time.
+    pub(crate) fn new(source: Arc<dyn Source>, limit: Duration) -> Self {
+        Self { source, limit }
+    }
+}
+
+impl Transport for LogTransport {
+    fn kind(&self) -> SourceKind {
+        SourceKind::Log
+    }
+
+    fn start(&self, events: &UnboundedSender<Event>, tasks: &Tasks) {
+        let (mut growth, events) = (self.source.growth(), events.clone());
+        tasks.spawn(async move {
+            loop {
+                let news = tokio::select! {
+                    news = growth.next() => news,
+                    () = events.closed() => return,
+                };
+                let event = match news {
+                    Some(Growth::Partition(partition)) => SourceEvent::Grew { partition },
+                    Some(Growth::Any) => SourceEvent::Reconnected,
+                    None => return,
+                };
+                if events.send(Event::Source(event)).is_err() {
+                    return;
+                }
+            }
+        });
+    }
+
+    fn request(&self, request: SourceRequest, events: &UnboundedSender<Event>, tasks: &Tasks) {
+        let (source, limit, events) = (self.source.clone(), self.limit, events.clone());
+        tasks.spawn(async move {
+            if let Some(answer) = carry_out(source.as_ref(), request, limit).await {
+                // Whoever asked may have gone meanwhile.
+                let _ = events.send(Event::Source(answer));
+            }
+        });
+    }
+}
+
+async fn carry_out(
+    source: &dyn Source,
+    request: SourceRequest,
+    limit: Duration,
+) -> Option<SourceEvent> {
+    Some(match request {
+        SourceRequest::Read {
+            ask,
+            partition,
+            from,
+            limit: most,
+            ..
+        } => {
+            let most = usize::try_from(most).unwrap_or(usize::MAX);
+            let read = within(limit, source.read(&partition, from, most)).await;
+            SourceEvent::Read {
+                ask,
+                result: read.map(for_core),
+            }
+        }
+        SourceRequest::Resolve {
+            ask,
+            partition,
+            start,
+        } => SourceEvent::Resolved {
+            ask,
+            result: within(limit, source.resolve(&partition, start)).await,
+        },
+        SourceRequest::DeadLetter { ask, job, error } => {
+            let result = match letter(job, &error) {
+                Some(letter) => within(limit, source.dead_letter(letter)).await,
+                None => Err(SourceError::Rejected("the message lost its body".into())),
+            };
+            SourceEvent::DeadLettered { ask, result }
+        }
+        // A log has no consumer. The core does not ask; if it did, it would be told.
+        SourceRequest::UpdateConsumer { ask, .. }
+        | SourceRequest::DeleteConsumer { ask }
+        | SourceRequest::ResetConsumer { ask }
+        | SourceRequest::InspectConsumer { ask, .. }
+        | SourceRequest::EvictConsumer { ask, .. } => SourceEvent::Consumer {
+            ask,
+            result: Err(no_consumer()),
+        },
+        SourceRequest::Head { ask } => head(ask),
+        SourceRequest::Pull { ask, .. } => SourceEvent::PullEnded { ask },
+        SourceRequest::StopPull { .. }
+        | SourceRequest::Ack { .. }
+        | SourceRequest::Extend { .. } => return None,
+    })
+}
+
+fn head(ask: Ask) -> SourceEvent {
+    SourceEvent::Head {
+        ask,
+        result: Err(no_consumer()),
+    }
+}
+
+fn no_consumer() -> SourceError {
+    SourceError::Rejected("a log is read by partition; it has no consumer".into())
+}
+
+async fn within<T>(
+    limit: Duration,
+    work: impl Future<Output = Result<T, SourceError>>,
+) -> Result<T, SourceError> {
+    let late = || SourceError::Unavailable(format!("no answer within {limit:?}").into());
+    match tokio::time::timeout(limit, caught(work)).await {
+        Ok(Ok(result)) => result,
+        Ok(Err(panic)) => Err(SourceError::Unavailable(
+            format!("the source panicked: {panic}").into(),
+        )),
+        Err(_) => Err(late()),
+    }
+}
+
+fn for_core(batch: Batch) -> ReadBatch {
+    ReadBatch {
+        messages: batch.records.into_iter().map(message).collect(),
+        next: batch.next,
+        first: batch.first,
+        end: batch.end,
+    }
+}
+
+/// A record as the core sees it: everything but offset, key and size is only carried.
+pub(crate) fn message(record: Record) -> io::Message {
+    io::Message {
+        offset: record.offset,
+        key: record.key.as_deref().map_or(0, xxh3_64),
+        size: u32::try_from(record.payload.len()).unwrap_or(u32::MAX),
+        body: Body::new(record),
+    }
+}
+
+fn letter(job: Job, error: &str) -> Option<DeadLetter> {
+    let record = job.message.body.get::<Record>()?;
+    Some(DeadLetter {
+        partition: job.partition,
+        record: Record::clone(&record),
+        attempts: job.attempt,
+        error: error.to_owned(),
+    })
+}
