@@ -1,0 +1,6 @@
+//! The NATS store against real servers: what the conformance suite cannot know.
+#![cfg(feature = "nats")]
+
+mod mirror;
+mod opening;
+mod single;
