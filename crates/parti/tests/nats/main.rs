@@ -4,3 +4,4 @@
 mod mirror;
 mod opening;
 mod single;
+mod speed;
