@@ -6,7 +6,7 @@
 
 use std::process::{Command, Stdio};
 
-use crate::steps::shout;
+use crate::steps::{self, shout};
 
 /// One program that some step needs.
 pub struct Need {
@@ -76,6 +76,19 @@ pub fn all_met(needs: &[Need]) -> bool {
         met = false;
     }
     met
+}
+
+/// Whether the servers that tests talk to are there: nats-server, etcd, PostgreSQL. Those that are
+/// not are fetched; what cannot be is named, with the command that gets it.
+pub fn servers_met() -> bool {
+    println!("==> servers");
+    // In release, as the tests are built: it is compiled once for both.
+    let words = "run --locked --quiet --release --package parti-servers -- install";
+    steps::cargo()
+        .args(words.split_whitespace())
+        .stdin(Stdio::null())
+        .status()
+        .is_ok_and(|status| status.success())
 }
 
 #[cfg(test)]

@@ -1,9 +1,13 @@
 //! etcd, one member.
 
+use std::path::Path;
+
 use crate::error::loud;
+use crate::folder::Folder;
 use crate::ports::Port;
 use crate::process::Launch;
-use crate::running::{folder, try_thrice};
+use crate::running::try_thrice;
+use crate::tls::Certificates;
 use crate::{Error, Kind, Running, http, install};
 
 /// One etcd.
@@ -64,6 +68,7 @@ pub struct Builder {
     root_password: Option<String>,
     reader_password: Option<String>,
     quota: Option<u64>,
+    tls: bool,
 }
 
 impl Builder {
@@ -86,6 +91,12 @@ impl Builder {
         self
     }
 
+    /// Clients must use TLS; see [`ca_certificate`](Running::ca_certificate).
+    pub fn tls(mut self) -> Self {
+        self.tls = true;
+        self
+    }
+
     /// Starts it. Panics, with what to do, if that cannot be.
     #[track_caller]
     pub fn start(&self) -> Server {
@@ -100,29 +111,61 @@ impl Builder {
             let mut server = self.prepare()?;
             server.spawn_ready(false)?;
             self.ask_for_passwords(&server)?;
+            if self.tls {
+                // Passwords are set without TLS, which we do not speak ourselves.
+                let made = Certificates::make(server.folder())?;
+                server.launch.arguments =
+                    self.arguments(&server.kind, server.folder(), Some(&made));
+                server.kill();
+                server.spawn_ready(true)?;
+            }
             Ok(server)
         })
     }
 
     fn prepare(&self) -> Result<Server, Error> {
-        let folder = folder("etcd")?;
+        let folder = Folder::new("etcd")?;
         let kind = Etcd {
             client: Port::lease()?,
             peer: Port::lease()?,
             monitor: Port::lease()?,
             root_password: self.root_password.clone(),
         };
-        let client = format!("http://{}", kind.client.address());
+        let launch = Launch {
+            name: "etcd".to_owned(),
+            program: install::etcd()?,
+            arguments: self.arguments(&kind, folder.path(), None),
+            folder: folder.path().to_owned(),
+            identity: None,
+        };
+        Ok(Running::prepared(kind, launch, folder))
+    }
+
+    fn arguments(
+        &self,
+        kind: &Etcd,
+        folder: &Path,
+        certificates: Option<&Certificates>,
+    ) -> Vec<String> {
+        let scheme = if certificates.is_some() {
+            "https"
+        } else {
+            "http"
+        };
+        let client = format!("{scheme}://{}", kind.client.address());
         let peer = format!("http://{}", kind.peer.address());
         let mut arguments = vec![
             "--name=parti".to_owned(),
-            format!("--data-dir={}", folder.path().join("data").display()),
+            format!("--data-dir={}", folder.join("data").display()),
             format!("--listen-client-urls={client}"),
             format!("--advertise-client-urls={client}"),
             format!("--listen-peer-urls={peer}"),
             format!("--initial-advertise-peer-urls={peer}"),
             format!("--initial-cluster=parti={peer}"),
             format!("--listen-metrics-urls=http://{}", kind.monitor.address()),
+            // A single member need not wait long for others before it leads.
+            "--heartbeat-interval=20".to_owned(),
+            "--election-timeout=200".to_owned(),
             "--logger=zap".to_owned(),
             "--log-outputs=stderr".to_owned(),
         ];
@@ -130,14 +173,11 @@ impl Builder {
             self.quota
                 .map(|bytes| format!("--quota-backend-bytes={bytes}")),
         );
-        let launch = Launch {
-            name: "etcd".to_owned(),
-            program: install::etcd()?,
-            arguments,
-            folder: folder.path().to_owned(),
-            identity: None,
-        };
-        Ok(Running::prepared(kind, launch, folder))
+        if let Some(made) = certificates {
+            arguments.push(format!("--cert-file={}", made.certificate.display()));
+            arguments.push(format!("--key-file={}", made.key.display()));
+        }
+        arguments
     }
 
     fn ask_for_passwords(&self, server: &Server) -> Result<(), Error> {

@@ -8,12 +8,12 @@ use std::time::Duration;
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// The body of a GET, when the status is 200.
-pub(crate) fn get(address: &str, path: &str) -> Option<String> {
+pub fn get(address: &str, path: &str) -> Option<String> {
     ask(address, "GET", path, "")
 }
 
 /// The body of what is answered to a POST of JSON, when the status is 200.
-pub(crate) fn post(address: &str, path: &str, json: &str) -> Option<String> {
+pub fn post(address: &str, path: &str, json: &str) -> Option<String> {
     ask(address, "POST", path, json)
 }
 

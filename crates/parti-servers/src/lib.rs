@@ -16,19 +16,33 @@
 //! names what is missing and the command that gets it. `cargo run -p parti-servers -- install`
 //! gets everything beforehand.
 //!
+//! ```no_run
+//! let mut server = parti_servers::nats::Server::start();
+//! println!("{}", server.url());
+//! server.kill();
+//! server.restart(); // same port, same data
+//!
+//! let mut proxy = parti_servers::proxy::Proxy::start(server.address());
+//! proxy.cut(); // clients of proxy.address() lose their connections
+//! proxy.heal();
+//! ```
+//!
 //! Made for Linux: processes are found through `/proc`, and packages come from pip and apt.
 //! Elsewhere, point `PARTI_NATS_SERVER`, `PARTI_ETCD` and `PARTI_POSTGRES_BIN` at programs.
 
 pub mod etcd;
+pub mod http;
 pub mod install;
 pub mod nats;
 pub mod postgres;
+pub mod proxy;
 
 mod error;
-mod http;
+mod folder;
 mod ports;
 mod process;
 mod running;
+mod tls;
 
 pub use error::Error;
 pub use running::{Kind, Running};

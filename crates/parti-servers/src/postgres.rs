@@ -8,10 +8,12 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 use crate::error::loud;
+use crate::folder::{Folder, write};
 use crate::install::{self, PostgresPrograms};
 use crate::ports::Port;
 use crate::process::{Identity, Launch, run};
-use crate::running::{folder, try_thrice, write};
+use crate::running::try_thrice;
+use crate::tls::Certificates;
 use crate::{Error, Kind, Running, http};
 
 /// One PostgreSQL.
@@ -45,8 +47,8 @@ impl Kind for Postgres {
         self.url_of("parti")
     }
 
-    /// Asks for a session without a password. A server that lets us in, or that asks for one, is
-    /// ready; one that still recovers answers with an error, which begins with another letter.
+    /// Asks for a session without password and TLS. A server that lets us in, or asks for the one,
+    /// or refuses for want of the other, is ready; one that still recovers has another error.
     fn is_ready(&self) -> bool {
         let Some(mut stream) = http::connect(&self.address()) else {
             return false;
@@ -54,11 +56,14 @@ impl Kind for Postgres {
         let mut body = 0x0003_0000_u32.to_be_bytes().to_vec();
         body.extend(b"user\0parti\0database\0parti\0\0");
         let length = u32::try_from(body.len() + 4).expect("a short message");
-        let mut first = [0];
+        let mut answer = [0; 1024];
         stream
             .write_all(&[length.to_be_bytes().to_vec(), body].concat())
-            .and_then(|()| stream.read_exact(&mut first))
-            .is_ok_and(|()| first == *b"R")
+            .and_then(|()| stream.read(&mut answer))
+            .is_ok_and(|count| {
+                let answer = String::from_utf8_lossy(&answer[..count]);
+                answer.starts_with('R') || answer.contains("C28000")
+            })
     }
 }
 
@@ -101,6 +106,7 @@ impl Running<Postgres> {
 pub struct Builder {
     password: Option<String>,
     settings: Vec<(String, String)>,
+    tls: bool,
 }
 
 impl Builder {
@@ -113,6 +119,12 @@ impl Builder {
     /// A line of `postgresql.conf`.
     pub fn setting(mut self, name: &str, value: &str) -> Self {
         self.settings.push((name.to_owned(), value.to_owned()));
+        self
+    }
+
+    /// Clients must use TLS; see [`ca_certificate`](Running::ca_certificate).
+    pub fn tls(mut self) -> Self {
+        self.tls = true;
         self
     }
 
@@ -138,20 +150,17 @@ impl Builder {
         programs: &PostgresPrograms,
         identity: Option<Identity>,
     ) -> Result<Server, Error> {
-        let folder = folder("postgres")?;
+        let folder = Folder::new("postgres")?;
         let port = Port::lease()?;
         let data = folder.path().join("data");
-        if let Some(identity) = identity {
-            chown(folder.path(), Some(identity.user), Some(identity.group))
-                .map_err(|error| Error::new(format!("cannot give a folder away: {error}")))?;
-        }
+        give(folder.path(), identity)?;
         let mut initdb = Command::new(&programs.initdb);
         initdb.args(["--username=postgres", "--auth=trust", "--encoding=UTF8"]);
         initdb
             .args(["--locale=C", "--no-sync", "--pgdata"])
             .arg(&data);
         run(become_user(&mut initdb, identity).current_dir(folder.path()))?;
-        self.configure(&data, &port, folder.path())?;
+        self.configure(&data, &port, folder.path(), identity)?;
         self.create_users(programs, identity, &data)?;
         let launch = Launch {
             name: "PostgreSQL".to_owned(),
@@ -167,17 +176,33 @@ impl Builder {
         Ok(Running::prepared(kind, launch, folder))
     }
 
-    fn configure(&self, data: &Path, port: &Port, folder: &Path) -> Result<(), Error> {
+    fn configure(
+        &self,
+        data: &Path,
+        port: &Port,
+        folder: &Path,
+        identity: Option<Identity>,
+    ) -> Result<(), Error> {
         let file = data.join("postgresql.conf");
         // fsync guards against the machine's death. Against the death of the process it is of no
         // use, and that is what tests bring about.
         let mut text = fs::read_to_string(&file).unwrap_or_default();
         text.push_str(&format!(
-            "\nlisten_addresses = '127.0.0.1'\nport = {}\nunix_socket_directories = '{}'\n\
+            "\nlisten_addresses = '127.0.0.1'\nport = {}\nunix_socket_directories = ''\n\
              fsync = off\nfull_page_writes = off\nshared_buffers = 32MB\n",
-            port.number(),
-            folder.display()
+            port.number()
         ));
+        if self.tls {
+            let made = Certificates::make(folder)?;
+            // It reads only a key that is its own.
+            give(&made.key, identity)?;
+            give(&made.certificate, identity)?;
+            text.push_str(&format!(
+                "ssl = on\nssl_cert_file = '{}'\nssl_key_file = '{}'\n",
+                made.certificate.display(),
+                made.key.display()
+            ));
+        }
         for (name, value) in &self.settings {
             text.push_str(&format!("{name} = '{value}'\n"));
         }
@@ -186,9 +211,10 @@ impl Builder {
             None => "trust",
             Some(_) => "scram-sha-256",
         };
+        let host = if self.tls { "hostssl" } else { "host" };
         write(
             &data.join("pg_hba.conf"),
-            &format!("local all all trust\nhost all all 127.0.0.1/32 {method}\n"),
+            &format!("local all all trust\n{host} all all 127.0.0.1/32 {method}\n"),
         )
     }
 
@@ -258,6 +284,15 @@ fn identity() -> Result<Option<Identity>, Error> {
                  get one with: useradd --system postgres",
             )
         })
+}
+
+/// Makes a file or folder theirs.
+fn give(file: &Path, identity: Option<Identity>) -> Result<(), Error> {
+    let Some(Identity { user, group }) = identity else {
+        return Ok(());
+    };
+    chown(file, Some(user), Some(group))
+        .map_err(|error| Error::new(format!("cannot give {} away: {error}", file.display())))
 }
 
 fn become_user(command: &mut Command, identity: Option<Identity>) -> &mut Command {

@@ -198,8 +198,16 @@ impl Process {
     pub(crate) fn pause(&mut self) {
         if self.is_running() {
             self.signal(Signal::STOP);
-            for child in children_of(self.id()) {
-                let _ = kill_process(child, Signal::STOP);
+            let mut processes = children_of(self.id());
+            for child in &processes {
+                let _ = kill_process(*child, Signal::STOP);
+            }
+            // A signal is on its way, not yet there, when the call returns.
+            processes.push(Pid::from_child(&self.child));
+            let deadline = Instant::now() + PATIENCE;
+            while processes.iter().any(|process| !is_stopped(*process)) && Instant::now() < deadline
+            {
+                std::thread::sleep(Duration::from_millis(1));
             }
         }
     }
@@ -311,9 +319,25 @@ fn is_alive(process: Pid) -> bool {
     stat(process.as_raw_pid()).is_some_and(|(state, _)| state != 'Z' && state != 'X')
 }
 
-/// State and parent of a process. The name before them is in brackets and may hold anything.
+/// Whether none of its threads runs; one that has ended does not.
+fn is_stopped(process: Pid) -> bool {
+    let Ok(threads) = fs::read_dir(format!("/proc/{process}/task")) else {
+        return true;
+    };
+    threads
+        .flatten()
+        .filter_map(|thread| fs::read_to_string(thread.path().join("stat")).ok())
+        .filter_map(|text| state_and_parent(&text))
+        .all(|(state, _)| matches!(state, 'T' | 't' | 'Z' | 'X'))
+}
+
+/// State and parent of a process.
 fn stat(process: i32) -> Option<(char, u32)> {
-    let text = fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
+    state_and_parent(&fs::read_to_string(format!("/proc/{process}/stat")).ok()?)
+}
+
+/// The name before them is in brackets and may hold anything.
+fn state_and_parent(text: &str) -> Option<(char, u32)> {
     let (_, rest) = text.rsplit_once(") ")?;
     let mut fields = rest.split(' ');
     Some((fields.next()?.chars().next()?, fields.next()?.parse().ok()?))

@@ -1,12 +1,12 @@
 //! What all servers have in common: one process, one folder, and what a test does to them.
 
-use std::path::Path;
-
-use tempfile::TempDir;
+use std::path::{Path, PathBuf};
 
 use crate::Error;
 use crate::error::loud;
+use crate::folder::Folder;
 use crate::process::{Launch, Process};
+use crate::tls::Certificates;
 
 /// What differs between servers.
 pub trait Kind: Send + Sync {
@@ -30,12 +30,12 @@ pub struct Running<K: Kind> {
     process: Option<Process>,
     pub(crate) kind: K,
     pub(crate) launch: Launch,
-    folder: TempDir,
+    folder: Folder,
 }
 
 impl<K: Kind> Running<K> {
     /// Not started yet.
-    pub(crate) fn prepared(kind: K, launch: Launch, folder: TempDir) -> Self {
+    pub(crate) fn prepared(kind: K, launch: Launch, folder: Folder) -> Self {
         Self {
             process: None,
             kind,
@@ -80,6 +80,11 @@ impl<K: Kind> Running<K> {
     /// Its folder, with data and log.
     pub fn folder(&self) -> &Path {
         self.folder.path()
+    }
+
+    /// The certificate that a client must trust, when the server was started with TLS.
+    pub fn ca_certificate(&self) -> Option<PathBuf> {
+        Some(Certificates::within(self.folder()).authority).filter(|file| file.exists())
     }
 
     /// What it has written to its log.
@@ -130,22 +135,12 @@ impl<K: Kind> Running<K> {
     }
 }
 
-/// A temporary folder for one server.
-pub(crate) fn folder(name: &str) -> Result<TempDir, Error> {
-    tempfile::Builder::new()
-        .prefix(&format!("parti-{name}-"))
-        .tempdir()
-        .map_err(|error| Error::new(format!("cannot create a temporary folder: {error}")))
-}
-
-/// Writes a file of a server.
-pub(crate) fn write(file: &Path, text: &str) -> Result<(), Error> {
-    std::fs::write(file, text)
-        .map_err(|error| Error::new(format!("cannot write {}: {error}", file.display())))
-}
-
-/// Tries a start on other ports when one fails: a program that is not ours may have taken a port
-/// between our look and the server's.
+/// Tries a start again, on other ports, when a program that is not ours took one between our look
+/// and the server's.
 pub(crate) fn try_thrice<T>(start: impl Fn() -> Result<T, Error>) -> Result<T, Error> {
-    start().or_else(|_| start()).or_else(|_| start())
+    let again = |error: Error| {
+        let lost_a_port = error.to_string().contains("ddress already in use");
+        if lost_a_port { start() } else { Err(error) }
+    };
+    start().or_else(again).or_else(again)
 }

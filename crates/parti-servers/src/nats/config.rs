@@ -3,7 +3,9 @@
 use std::fmt::Write;
 use std::path::Path;
 
+use super::credentials;
 use crate::ports::Port;
+use crate::tls::Certificates;
 
 /// Options of a server; `start` starts it.
 #[derive(Clone, Debug)]
@@ -13,6 +15,7 @@ pub struct Builder {
     max_payload: Option<u64>,
     store_limit: Option<u64>,
     jetstream: bool,
+    pub(super) tls: bool,
 }
 
 /// What a client must show. These are secrets of a test, which live as long as it.
@@ -21,6 +24,7 @@ pub(super) enum Login {
     None,
     User { name: String, password: String },
     Token(String),
+    Credentials,
 }
 
 impl Builder {
@@ -31,6 +35,7 @@ impl Builder {
             max_payload: None,
             store_limit: None,
             jetstream: true,
+            tls: false,
         }
     }
 
@@ -55,6 +60,13 @@ impl Builder {
         self
     }
 
+    /// Clients need a credentials file; see
+    /// [`credentials_file`](crate::Running::credentials_file).
+    pub fn credentials(mut self) -> Self {
+        self.login = Login::Credentials;
+        self
+    }
+
     /// Messages may have this many bytes; 1 MiB unless told.
     pub fn max_payload(mut self, bytes: u64) -> Self {
         self.max_payload = Some(bytes);
@@ -70,6 +82,12 @@ impl Builder {
     /// A server that stores nothing.
     pub fn without_jetstream(mut self) -> Self {
         self.jetstream = false;
+        self
+    }
+
+    /// Clients must use TLS; see [`ca_certificate`](crate::Running::ca_certificate).
+    pub fn tls(mut self) -> Self {
+        self.tls = true;
         self
     }
 
@@ -91,6 +109,7 @@ impl Builder {
         }
         match &self.login {
             Login::None => {}
+            Login::Credentials => line(&mut text, format_args!("{}", credentials::config())),
             Login::User { name, password } => line(
                 &mut text,
                 format_args!("authorization {{ user: \"{name}\", password: \"{password}\" }}"),
@@ -111,6 +130,17 @@ impl Builder {
             line(
                 &mut text,
                 format_args!("jetstream {{ store_dir: \"{}\"{limit} }}", store.display()),
+            );
+        }
+        if self.tls {
+            let made = Certificates::within(folder);
+            line(
+                &mut text,
+                format_args!(
+                    "tls {{ cert_file: \"{}\", key_file: \"{}\" }}",
+                    made.certificate.display(),
+                    made.key.display()
+                ),
             );
         }
         if let Some(cluster) = cluster {

@@ -1,18 +1,22 @@
-//! nats-server.
+//! nats-server, alone or as a [`Cluster`].
 
+mod cluster;
 mod config;
+mod credentials;
 
 use std::io::{BufRead, BufReader};
-
-use tempfile::TempDir;
+use std::path::PathBuf;
 
 use crate::error::loud;
+use crate::folder::{Folder, write};
 use crate::install::{self, NATS_LATEST};
 use crate::ports::Port;
 use crate::process::Launch;
-use crate::running::{folder, try_thrice, write};
+use crate::running::try_thrice;
+use crate::tls::Certificates;
 use crate::{Error, Kind, Running, http};
 
+pub use cluster::Cluster;
 pub use config::Builder;
 use config::Login;
 
@@ -40,10 +44,11 @@ impl Kind for Nats {
 
     fn url(&self) -> String {
         let address = self.address();
+        let scheme = self.scheme();
         match &self.options.login {
-            Login::None => format!("nats://{address}"),
-            Login::User { name, password } => format!("nats://{name}:{password}@{address}"),
-            Login::Token(token) => format!("nats://{token}@{address}"),
+            Login::None | Login::Credentials => format!("{scheme}://{address}"),
+            Login::User { name, password } => format!("{scheme}://{name}:{password}@{address}"),
+            Login::Token(token) => format!("{scheme}://{token}@{address}"),
         }
     }
 
@@ -53,6 +58,10 @@ impl Kind for Nats {
 }
 
 impl Nats {
+    fn scheme(&self) -> &'static str {
+        if self.options.tls { "tls" } else { "nats" }
+    }
+
     /// Whether clients are greeted, by this server and no other on its port.
     fn greets(&self) -> bool {
         let Some(stream) = http::connect(&self.address()) else {
@@ -91,7 +100,12 @@ impl Running<Nats> {
 
     /// The URL without user, password or token.
     pub fn url_without_login(&self) -> String {
-        format!("nats://{}", self.address())
+        format!("{}://{}", self.kind.scheme(), self.address())
+    }
+
+    /// The credentials file that a client must show, when the server was started with one.
+    pub fn credentials_file(&self) -> Option<PathBuf> {
+        Some(credentials::file(self.folder())).filter(|file| file.exists())
     }
 
     /// Host and port of its monitoring, which speaks HTTP: `/varz`, `/jsz`, `/healthz`.
@@ -112,16 +126,22 @@ impl Builder {
         // Outside the repetition: what is missing stays missing.
         install::nats(&self.version)?;
         try_thrice(|| {
-            let mut server = self.prepare(folder("nats")?, None)?;
+            let mut server = self.prepare(Folder::new("nats")?, None)?;
             server.spawn_ready(false)?;
             Ok(server)
         })
     }
 
     /// Everything but the process.
-    fn prepare(&self, folder: TempDir, cluster: Option<&str>) -> Result<Server, Error> {
+    fn prepare(&self, folder: Folder, cluster: Option<&str>) -> Result<Server, Error> {
         let (client, monitor) = (Port::lease()?, Port::lease()?);
         let name = format!("parti-{}", client.number());
+        if self.tls {
+            Certificates::make(folder.path())?;
+        }
+        if matches!(self.login, Login::Credentials) {
+            credentials::make(folder.path())?;
+        }
         let file = folder.path().join("nats.conf");
         write(
             &file,
