@@ -38,6 +38,62 @@ async fn memory() {
     conforms(&InMemory(Memory::new())).await;
 }
 
+#[cfg(feature = "nats")]
+mod nats {
+    use super::*;
+    use parti_servers::nats::Server;
+    use std::sync::Mutex;
+
+    struct Nats {
+        name: &'static str,
+        url: String,
+        server: Mutex<Server>,
+    }
+
+    impl Nats {
+        fn new(name: &'static str, server: Server) -> Self {
+            Self {
+                name,
+                url: server.url(),
+                server: Mutex::new(server),
+            }
+        }
+    }
+
+    #[async_trait]
+    impl Subject for Nats {
+        fn name(&self) -> &str {
+            self.name
+        }
+
+        async fn connect(&self) -> Result<Arc<dyn Store>, Error> {
+            parti::store::open(&self.url).await
+        }
+
+        fn can_disturb(&self) -> bool {
+            true
+        }
+
+        async fn disturb(&self) -> Result<(), Error> {
+            tokio::task::block_in_place(|| {
+                let mut server = self.server.lock().expect("no panic holds it");
+                server.restart();
+            });
+            Ok(())
+        }
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn nats() {
+        conforms(&Nats::new("nats", Server::start())).await;
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn nats_oldest() {
+        conforms(&Nats::new("nats 2.10", Server::start_version("2.10.26"))).await;
+    }
+}
+
 // A further backend: one module with its subject and its test, by this pattern.
 //
 // #[cfg(feature = "nats")]

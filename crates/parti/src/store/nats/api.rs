@@ -1,5 +1,6 @@
 //! Asking the server, and reading its answers: what was said, and what is known if nothing was.
 
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use async_nats::connection::State;
@@ -9,7 +10,7 @@ use async_nats::{Client, HeaderMap, Message, Request, RequestErrorKind};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
-use tokio::sync::watch;
+use tokio::sync::{Semaphore, watch};
 use tokio::time::timeout;
 
 use super::super::{Bytes, Error};
@@ -21,6 +22,11 @@ use super::connect::Health;
 pub(super) const ANSWER_WITHIN: Duration = Duration::from_secs(5);
 /// How long an operation waits for a connection that is just being made again.
 const CONNECT_WITHIN: Duration = Duration::from_secs(1);
+
+/// A cluster without a leader has a new one sooner than this, most times.
+const OTHER_SERVER_AFTER: Duration = Duration::from_secs(6);
+
+const READS_AT_ONCE: usize = 128;
 
 /// What JetStream calls its complaints.
 pub(super) mod code {
@@ -101,9 +107,65 @@ pub(super) struct Link {
     pub client: Client,
     pub health: watch::Receiver<Health>,
     pub name: String,
+    unanswered: Arc<Mutex<Unanswered>>,
+    /// The server drops all API requests when too many wait for it: a batch of conflicts must not
+    /// bring that about.
+    reads: Arc<Semaphore>,
 }
 
+/// Since when nothing has been answered, and when last nothing was.
+#[derive(Debug, Default)]
+struct Unanswered(Option<(Instant, Instant)>);
+
 impl Link {
+    pub(super) fn new(client: Client, health: watch::Receiver<Health>, name: String) -> Self {
+        Self {
+            client,
+            health,
+            name,
+            unanswered: Arc::default(),
+            reads: Arc::new(Semaphore::new(READS_AT_ONCE)),
+        }
+    }
+
+    /// A write was answered: the server that we are connected to has a leader to hand it to.
+    pub(super) fn answered(&self) {
+        self.unanswered().0 = None;
+    }
+
+    /// Something begun at this time was not answered. If that goes on, the server that we are
+    /// connected to may be cut off from the others, which a client cannot see: another one is
+    /// tried, if there is one.
+    pub(super) fn not_answered(&self, begun: Instant) {
+        let now = Instant::now();
+        {
+            let mut unanswered = self.unanswered();
+            let since = match unanswered.0 {
+                Some((since, last)) if now - last < OTHER_SERVER_AFTER * 2 => since,
+                _ => begun,
+            };
+            unanswered.0 = Some((since, now));
+            if now - since < OTHER_SERVER_AFTER {
+                return;
+            }
+            // The next one gets its time, too, though less: mostly it is the second that works.
+            unanswered.0 = Some((now - OTHER_SERVER_AFTER / 2, now));
+        }
+        let client = self.client.clone();
+        tokio::spawn(async move {
+            if client.server_pool().await.is_ok_and(|pool| pool.len() > 1) {
+                tracing::info!("the server answers nothing; another one is tried");
+                let _ = client.force_reconnect().await;
+            }
+        });
+    }
+
+    fn unanswered(&self) -> MutexGuard<'_, Unanswered> {
+        self.unanswered
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+
     pub(super) fn no_connection(&self) -> String {
         format!("there is no connection to {}", self.name)
     }
@@ -202,6 +264,7 @@ impl Link {
         struct Got {
             message: RawMessage,
         }
+        let _turn = self.reads.acquire().await;
         let call = format!("STREAM.MSG.GET.{}", bucket.stream);
         let body = json!({ "last_by_subj": bucket.subject(filter) });
         let got: Got = match self.api(&call, body).await {

@@ -13,7 +13,8 @@
 //! is used as it is, or refused. One that goes away later is an error, and is never made again
 //! silently: a group must notice that its records are lost.
 //!
-//! - A revision is the sequence of the bucket's stream: it grows across deletes, too.
+//! - A revision is twice the sequence of the bucket's stream, which `nats kv` shows, and one more
+//!   for a delete: it grows across deletes, too, and a delete's own is nothing to build on.
 //! - A write is a publish that names the subject's last sequence and is acknowledged by the stream.
 //! - A delete leaves a marker, as `nats kv del` does. From server 2.11 on it goes away after an
 //!   hour; before, `nats kv` can clear them.
@@ -24,6 +25,7 @@ mod bucket;
 mod connect;
 mod feed;
 mod keys;
+mod revision;
 mod watch;
 mod write;
 
@@ -37,7 +39,6 @@ use api::Link;
 use bucket::Bucket;
 use connect::Target;
 use keys::Side;
-use write::Markers;
 
 /// A store on NATS KV. Clones share one connection.
 #[derive(Clone)]
@@ -48,24 +49,16 @@ pub struct Nats {
 #[derive(Clone)]
 struct Shared {
     link: Link,
-    buckets: Arc<[(Bucket, Markers); 2]>,
+    records: Arc<Bucket>,
+    checkpoints: Arc<Bucket>,
 }
 
 impl Shared {
-    fn side(&self, side: Side) -> &(Bucket, Markers) {
-        let [records, checkpoints] = &*self.buckets;
-        match side {
-            Side::Records => records,
-            Side::Checkpoints => checkpoints,
-        }
-    }
-
     fn bucket(&self, side: Side) -> &Bucket {
-        &self.side(side).0
-    }
-
-    fn markers(&self, side: Side) -> &Markers {
-        &self.side(side).1
+        match side {
+            Side::Records => &self.records,
+            Side::Checkpoints => &self.checkpoints,
+        }
     }
 }
 
@@ -81,21 +74,17 @@ impl Nats {
     pub async fn open(url: &str) -> Result<Self, Error> {
         let target = Target::parse(url)?;
         let (client, health) = connect::connect(&target).await?;
-        let link = Link {
-            client,
-            health,
-            name: target.name,
-        };
+        let link = Link::new(client, health, target.name);
         let checkpoints = format!("{}-checkpoints", target.bucket);
         let (records, checkpoints) = tokio::try_join!(
             Bucket::open(&link, &target.bucket, target.replicas),
             Bucket::open(&link, &checkpoints, target.replicas),
         )?;
-        let buckets = [records, checkpoints].map(|bucket| (bucket, Markers::default()));
         Ok(Self {
             shared: Shared {
                 link,
-                buckets: Arc::new(buckets),
+                records: Arc::new(records),
+                checkpoints: Arc::new(checkpoints),
             },
         })
     }
@@ -114,7 +103,7 @@ impl Store for Nats {
         Ok(last.and_then(|last| {
             Some(Entry {
                 key: key.to_owned(),
-                revision: Revision(last.sequence),
+                revision: revision::of_value(last.sequence),
                 value: last.value?,
             })
         }))

@@ -14,17 +14,18 @@
 //! now, or stays behind for good (a restored backup).
 
 use std::collections::VecDeque;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use futures_util::StreamExt;
 use futures_util::future::select_all;
 use futures_util::stream;
 use tokio::time::sleep;
 
-use super::super::{Change, Entry, Error, Revision, Scope, Watch};
+use super::super::{Change, Entry, Error, Scope, Watch};
 use super::Shared;
 use super::feed::{Feed, News, Snapshot};
 use super::keys::{self, Side};
+use super::revision;
 
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
@@ -95,7 +96,7 @@ async fn with_patience(
 fn entries_of(snapshot: Snapshot) -> impl Iterator<Item = Entry> {
     snapshot.into_iter().map(|(key, (sequence, value))| Entry {
         key,
-        revision: Revision(sequence),
+        revision: revision::of_value(sequence),
         value,
     })
 }
@@ -162,6 +163,7 @@ impl Watcher {
             self.phase = Phase::Over;
             return;
         }
+        let begun = Instant::now();
         // Before the snapshot: a connection that is made during it counts as another one.
         let connects = match self.shared.link.connected().await {
             Ok(connects) => connects,
@@ -175,7 +177,12 @@ impl Watcher {
                     feeds.push(feed);
                     entries.extend(entries_of(snapshot));
                 }
-                Err(error) => return self.failed(error, pause),
+                Err(error) => {
+                    if matches!(error, Error::Unavailable { .. }) {
+                        self.shared.link.not_answered(begun);
+                    }
+                    return self.failed(error, pause);
+                }
             }
         }
         if self.begun {
@@ -222,17 +229,16 @@ impl Watcher {
         match (news, self.places.get_mut(number)) {
             (News::Change(key, sequence, value), Some(place)) => {
                 place.told = sequence;
-                let revision = Revision(sequence);
                 self.news.push_back(match value {
                     Some(value) => Change::Put(Entry {
                         key,
-                        revision,
+                        revision: revision::of_value(sequence),
                         value,
                     }),
-                    None => {
-                        self.shared.markers(place.side).note(sequence);
-                        Change::Deleted { key, revision }
-                    }
+                    None => Change::Deleted {
+                        key,
+                        revision: revision::of_delete(sequence),
+                    },
                 });
             }
             (News::Broken(why), _) => {

@@ -11,10 +11,8 @@
 //!              what is there            racing write came to nothing)
 //! ```
 
-use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use async_nats::HeaderMap;
 use futures_util::StreamExt;
@@ -27,7 +25,7 @@ use super::super::{Bytes, Entry, Error, Expect, Revision, Write, check_batch};
 use super::Shared;
 use super::api::{Last, Link, Refusal, Silence, Trouble, answer, code, not_permitted};
 use super::bucket::Bucket;
-use super::keys;
+use super::{keys, revision};
 
 /// How many writes of a batch are on their way at once; the server refuses more than 10,000.
 const WINDOW: usize = 1024;
@@ -38,32 +36,6 @@ const TRIES: u32 = 8;
 /// A marker is only there so that those who are away for a while see a revision that grows with
 /// the key's own; the stream's sequence grows without it.
 const MARKER_LIVES: &str = "1h";
-
-/// The revisions of deletes that this process has heard of.
-///
-/// To the server a marker is a message like others: a write that expects its sequence would be
-/// accepted, although nothing is there. Only a delete's outcome and a watch tell such a revision,
-/// so whoever can use one got it here.
-#[derive(Debug, Default)]
-pub(super) struct Markers(Mutex<BTreeSet<u64>>);
-
-impl Markers {
-    /// So many that the oldest ones are nobody's expectation any more.
-    const KEPT: usize = 16_384;
-
-    pub(super) fn note(&self, sequence: u64) {
-        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        known.insert(sequence);
-        if known.len() > Self::KEPT {
-            known.pop_first();
-        }
-    }
-
-    fn holds(&self, sequence: u64) -> bool {
-        let known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        known.contains(&sequence)
-    }
-}
 
 /// Carries out a batch.
 pub(super) async fn batch(shared: &Shared, batch: Vec<Write>) -> Vec<Result<Revision, Error>> {
@@ -121,25 +93,22 @@ async fn one(shared: &Shared, window: &Window, write: Write) -> Result<Revision,
         key: keys::encode(&write.key),
         value: write.value.as_ref(),
     };
+    let done = match write.value {
+        Some(_) => revision::of_value,
+        None => revision::of_delete,
+    };
     let expected = match write.expect {
-        Expect::Absent => 0,
-        Expect::At(revision) => revision.0,
+        Expect::Absent => Some(0),
+        Expect::At(revision) => revision::sequence(revision),
     };
-    let (side, marker) = (keys::side(&write.key), write.value.is_none());
-    let done = |sequence: u64| {
-        if marker {
-            shared.markers(side).note(sequence);
-        }
-        Revision(sequence)
-    };
-    let is_nothing = write.expect != Expect::Absent && shared.markers(side).holds(expected);
-    let mut at_least = match is_nothing || (write.expect != Expect::Absent && expected == 0) {
-        true => 0,
-        false => match publish.send(expected).await? {
+    let mut at_least = 0;
+    // What no value ever had as its revision need not be sent to be refused.
+    if let Some(expected) = expected {
+        match publish.send(expected).await? {
             Outcome::Done(sequence) => return Ok(done(sequence)),
-            Outcome::Refused(last) => last.unwrap_or(0),
-        },
-    };
+            Outcome::Refused(last) => at_least = last.unwrap_or(0),
+        }
+    }
     // From here on nothing has been done until a publish says otherwise.
     for attempt in 0..TRIES {
         if attempt > 0 {
@@ -157,14 +126,14 @@ async fn one(shared: &Shared, window: &Window, write: Write) -> Result<Revision,
         }
         let holds = match (&last, write.expect) {
             (None | Some(Last { value: None, .. }), Expect::Absent) => true,
-            (Some(Last { value: Some(_), .. }), Expect::At(_)) => sequence == expected,
+            (Some(Last { value: Some(_), .. }), Expect::At(_)) => Some(sequence) == expected,
             _ => false,
         };
         if !holds {
             return Err(Error::conflict(last.and_then(|last| {
                 Some(Entry {
                     key: write.key.clone(),
-                    revision: Revision(last.sequence),
+                    revision: revision::of_value(last.sequence),
                     value: last.value?,
                 })
             })));
@@ -208,9 +177,15 @@ impl Publish<'_> {
         }
         let value = self.value.cloned().unwrap_or_default();
         let subject = self.bucket.subject(&self.key);
+        let begun = Instant::now();
         match self.link.request(subject, Some(headers), value).await {
             Ok(message) => self.read(&message.payload),
-            Err(silence) => Err(self.no_answer(silence).await),
+            Err(silence) => {
+                if matches!(silence, Silence::Open(_) | Silence::Nobody) {
+                    self.link.not_answered(begun);
+                }
+                Err(self.no_answer(silence).await)
+            }
         }
     }
 
@@ -220,7 +195,10 @@ impl Publish<'_> {
             seq: u64,
         }
         match answer::<Ack>(payload) {
-            Ok(Ack { seq }) if seq > 0 => Ok(Outcome::Done(seq)),
+            Ok(Ack { seq }) if seq > 0 => {
+                self.link.answered();
+                Ok(Outcome::Done(seq))
+            }
             Ok(Ack { .. }) => Err(Error::unknown("the server's answer names no sequence")),
             Err(Trouble::Refusal(refusal)) => self.refused(&refusal),
             Err(Trouble::Garbled(why)) => Err(Error::unknown(format!(
