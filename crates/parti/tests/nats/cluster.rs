@@ -122,7 +122,13 @@ async fn a_cluster_keeps_three_replicas_unless_told() {
         };
         for stream in [format!("KV_{bucket}"), format!("KV_{bucket}-checkpoints")] {
             let context = async_nats::jetstream::new(client.clone());
-            let stream = context.get_stream(stream).await.expect("a stream");
+            // A node that has just joined may not answer yet.
+            let stream = loop {
+                match context.get_stream(&stream).await {
+                    Ok(stream) => break stream,
+                    Err(_) => tokio::task::yield_now().await,
+                }
+            };
             assert_eq!(stream.cached_info().config.num_replicas, replicas);
         }
     }

@@ -187,7 +187,7 @@ async fn the_kv_tools_can_read_it() {
         .expect("there");
     assert_eq!(
         (entry.revision, &entry.value[..]),
-        (worker.0 / 2, &b"hello"[..])
+        (worker.0, &b"hello"[..])
     );
     let checkpoints = context
         .get_key_value("parti-checkpoints")

@@ -13,8 +13,8 @@
 //! is used as it is, or refused. One that goes away later is an error, and is never made again
 //! silently: a group must notice that its records are lost.
 //!
-//! - A revision is twice the sequence of the bucket's stream, which `nats kv` shows, and one more
-//!   for a delete: it grows across deletes, too, and a delete's own is nothing to build on.
+//! - A revision is the sequence of the bucket's stream, as `nats kv` shows it: it grows across
+//!   deletes, too.
 //! - A write is a publish that names the subject's last sequence and is acknowledged by the stream.
 //! - A delete leaves a marker, as `nats kv del` does. From server 2.11 on it goes away after an
 //!   hour; before, `nats kv` can clear them.
@@ -25,7 +25,7 @@ mod bucket;
 mod connect;
 mod feed;
 mod keys;
-mod revision;
+mod known;
 mod watch;
 mod write;
 
@@ -39,6 +39,7 @@ use api::Link;
 use bucket::Bucket;
 use connect::Target;
 use keys::Side;
+use known::Known;
 
 /// A store on NATS KV. Clones share one connection.
 #[derive(Clone)]
@@ -51,9 +52,18 @@ struct Shared {
     link: Link,
     records: Arc<Bucket>,
     checkpoints: Arc<Bucket>,
+    known_records: Arc<Known>,
+    known_checkpoints: Arc<Known>,
 }
 
 impl Shared {
+    fn known(&self, side: Side) -> &Known {
+        match side {
+            Side::Records => &self.known_records,
+            Side::Checkpoints => &self.known_checkpoints,
+        }
+    }
+
     fn bucket(&self, side: Side) -> &Bucket {
         match side {
             Side::Records => &self.records,
@@ -85,6 +95,8 @@ impl Nats {
                 link,
                 records: Arc::new(records),
                 checkpoints: Arc::new(checkpoints),
+                known_records: Arc::default(),
+                known_checkpoints: Arc::default(),
             },
         })
     }
@@ -98,14 +110,17 @@ impl Store for Nats {
 
     async fn read(&self, key: &str) -> Result<Option<Entry>, Error> {
         check_key(key)?;
-        let bucket = self.shared.bucket(keys::side(key));
+        let side = keys::side(key);
+        let bucket = self.shared.bucket(side);
         let last = self.shared.link.last(bucket, &keys::encode(key)).await?;
-        Ok(last.and_then(|last| {
-            Some(Entry {
+        let found = last.and_then(|last| Some((last.sequence, last.value?)));
+        Ok(found.map(|(sequence, value)| {
+            self.shared.known(side).note(sequence);
+            Entry {
                 key: key.to_owned(),
-                revision: revision::of_value(last.sequence),
-                value: last.value?,
-            })
+                revision: Revision(sequence),
+                value,
+            }
         }))
     }
 

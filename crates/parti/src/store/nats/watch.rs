@@ -21,11 +21,10 @@ use futures_util::future::select_all;
 use futures_util::stream;
 use tokio::time::sleep;
 
-use super::super::{Change, Entry, Error, Scope, Watch};
+use super::super::{Change, Entry, Error, Revision, Scope, Watch};
 use super::Shared;
 use super::feed::{Feed, News, Snapshot};
 use super::keys::{self, Side};
-use super::revision;
 
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
@@ -72,7 +71,7 @@ pub(super) async fn list(shared: &Shared, scope: &Scope) -> Result<Vec<Entry>, E
     let mut entries = Vec::new();
     for (side, filter) in keys::places(scope) {
         let (_, snapshot, _) = with_patience(shared, side, &filter).await?;
-        entries.extend(entries_of(snapshot));
+        entries.extend(entries_of(shared, side, snapshot));
     }
     entries.sort_unstable_by(|a, b| a.key.cmp(&b.key));
     Ok(entries)
@@ -93,11 +92,14 @@ async fn with_patience(
     }
 }
 
-fn entries_of(snapshot: Snapshot) -> impl Iterator<Item = Entry> {
-    snapshot.into_iter().map(|(key, (sequence, value))| Entry {
-        key,
-        revision: revision::of_value(sequence),
-        value,
+fn entries_of(shared: &Shared, side: Side, snapshot: Snapshot) -> impl Iterator<Item = Entry> {
+    snapshot.into_iter().map(move |(key, (sequence, value))| {
+        shared.known(side).note(sequence);
+        Entry {
+            key,
+            revision: Revision(sequence),
+            value,
+        }
     })
 }
 
@@ -175,7 +177,7 @@ impl Watcher {
             match place.start(&self.shared).await {
                 Ok((feed, snapshot)) => {
                     feeds.push(feed);
-                    entries.extend(entries_of(snapshot));
+                    entries.extend(entries_of(&self.shared, place.side, snapshot));
                 }
                 Err(error) => {
                     if matches!(error, Error::Unavailable { .. }) {
@@ -229,16 +231,17 @@ impl Watcher {
         match (news, self.places.get_mut(number)) {
             (News::Change(key, sequence, value), Some(place)) => {
                 place.told = sequence;
+                let revision = Revision(sequence);
                 self.news.push_back(match value {
-                    Some(value) => Change::Put(Entry {
-                        key,
-                        revision: revision::of_value(sequence),
-                        value,
-                    }),
-                    None => Change::Deleted {
-                        key,
-                        revision: revision::of_delete(sequence),
-                    },
+                    Some(value) => {
+                        self.shared.known(place.side).note(sequence);
+                        Change::Put(Entry {
+                            key,
+                            revision,
+                            value,
+                        })
+                    }
+                    None => Change::Deleted { key, revision },
                 });
             }
             (News::Broken(why), _) => {

@@ -1,8 +1,8 @@
 //! Writes: each a publish with an expectation, many of them on their way at once.
 //!
 //! ```text
-//!   publish, expecting sequence r (or 0: nothing)
-//!     │
+//!   publish, expecting sequence r (or 0: nothing)       a revision that we never met is looked
+//!     │                                                 up first, see `known`
 //!     ├─ acknowledged ─────────────────▶ its sequence is the revision
 //!     ├─ no answer ────────────────────▶ Unknown
 //!     └─ "wrong last sequence" ─▶ ask the leader for what is there
@@ -25,7 +25,7 @@ use super::super::{Bytes, Entry, Error, Expect, Revision, Write, check_batch};
 use super::Shared;
 use super::api::{Last, Link, Refusal, Silence, Trouble, answer, code, not_permitted};
 use super::bucket::Bucket;
-use super::{keys, revision};
+use super::keys;
 
 /// How many writes of a batch are on their way at once; the server refuses more than 10,000.
 const WINDOW: usize = 1024;
@@ -85,7 +85,8 @@ enum Outcome {
 }
 
 async fn one(shared: &Shared, window: &Window, write: Write) -> Result<Revision, Error> {
-    let bucket = shared.bucket(keys::side(&write.key));
+    let side = keys::side(&write.key);
+    let bucket = shared.bucket(side);
     let publish = Publish {
         link: &shared.link,
         bucket,
@@ -93,17 +94,19 @@ async fn one(shared: &Shared, window: &Window, write: Write) -> Result<Revision,
         key: keys::encode(&write.key),
         value: write.value.as_ref(),
     };
-    let done = match write.value {
-        Some(_) => revision::of_value,
-        None => revision::of_delete,
+    let known = shared.known(side);
+    let done = |sequence: u64| {
+        if write.value.is_some() {
+            known.note(sequence);
+        }
+        Revision(sequence)
     };
     let expected = match write.expect {
-        Expect::Absent => Some(0),
-        Expect::At(revision) => revision::sequence(revision),
+        Expect::Absent => 0,
+        Expect::At(revision) => revision.0,
     };
     let mut at_least = 0;
-    // What no value ever had as its revision need not be sent to be refused.
-    if let Some(expected) = expected {
+    if write.expect == Expect::Absent || known.holds(expected) {
         match publish.send(expected).await? {
             Outcome::Done(sequence) => return Ok(done(sequence)),
             Outcome::Refused(last) => at_least = last.unwrap_or(0),
@@ -126,15 +129,18 @@ async fn one(shared: &Shared, window: &Window, write: Write) -> Result<Revision,
         }
         let holds = match (&last, write.expect) {
             (None | Some(Last { value: None, .. }), Expect::Absent) => true,
-            (Some(Last { value: Some(_), .. }), Expect::At(_)) => Some(sequence) == expected,
+            (Some(Last { value: Some(_), .. }), Expect::At(_)) => sequence == expected,
             _ => false,
         };
         if !holds {
             return Err(Error::conflict(last.and_then(|last| {
                 Some(Entry {
                     key: write.key.clone(),
-                    revision: revision::of_value(last.sequence),
                     value: last.value?,
+                    revision: {
+                        known.note(last.sequence);
+                        Revision(last.sequence)
+                    },
                 })
             })));
         }
