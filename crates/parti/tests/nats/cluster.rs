@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use parti::store::nats::Nats;
-use parti::store::{Scope, Store};
+use parti::store::{Error, Scope, Store};
 use parti_servers::nats::Cluster;
 use tokio::task::block_in_place;
 
@@ -43,8 +43,13 @@ async fn all_go_on(harm: impl Fn(&mut Cluster, usize), mend: impl Fn(&mut Cluste
         mirror.until_shows(&state).await;
     }
     let store = Nats::open(&cluster.url()).await.expect("opens");
-    let listed = store.list(&Scope::Under("workers/".into())).await;
-    let listed = listed.expect("lists").into_iter();
+    let listed = loop {
+        match store.list(&Scope::Under("workers/".into())).await {
+            Ok(listed) => break listed.into_iter(),
+            // The one that came back may not have found the others yet.
+            Err(error) => assert!(matches!(error, Error::Unavailable { .. }), "{error}"),
+        }
+    };
     let listed: BTreeMap<_, _> = listed.map(|entry| (entry.key, entry.revision.0)).collect();
     assert_eq!(listed, state);
 }

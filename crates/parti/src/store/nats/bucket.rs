@@ -174,8 +174,9 @@ impl Bucket {
             Trouble::Refusal(refusal) if refusal.err_code == code::NAME_IN_USE => {
                 Error::unavailable(refusal)
             }
+            // Also said while a cluster is only just coming up.
             Trouble::Refusal(refusal) if refusal.err_code == code::NO_PEERS => {
-                Error::rejected(format!(
+                Error::unavailable(format!(
                     "the cluster has no room for {count} replicas of the bucket {}: {refusal}; \
                      bring up more servers, or name another number with ?replicas=",
                     self.name
