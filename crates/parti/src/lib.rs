@@ -29,3 +29,8 @@ pub use partitions::{
     FilePartitions, Partition, PartitionSource, StaticPartitions, StoredPartitions,
 };
 pub use worker::{Assignment, IntoSource, IntoStore, Worker, WorkerBuilder, WorkerError};
+
+/// The README's examples compile.
+#[cfg(doctest)]
+#[doc = include_str!("../../../README.md")]
+struct Readme;

@@ -36,6 +36,26 @@ impl Wish {
             Wish::Delete => Version(0),
         }
     }
+
+    /// The same, under a version that is no lower than this one. The term tells it apart from a
+    /// predecessor's of that version, and the planner's next one is above both.
+    fn at_least(self, version: Version) -> Self {
+        match self {
+            Wish::Put(Record::Assignment(record)) if record.version < version => {
+                Wish::Put(Record::Assignment(Arc::new(AssignmentRecord {
+                    version,
+                    ..(*record).clone()
+                })))
+            }
+            Wish::Put(Record::Plan(record)) if record.version < version => {
+                Wish::Put(Record::Plan(Arc::new(PlanRecord {
+                    version,
+                    ..(*record).clone()
+                })))
+            }
+            other => other,
+        }
+    }
 }
 
 #[derive(Clone, Debug, Default)]
@@ -176,7 +196,7 @@ impl Publisher {
             let Some(cell) = self.cells.get_mut(&key) else {
                 continue;
             };
-            let Some(sent) = cell.in_flight.take() else {
+            let Some(mut sent) = cell.in_flight.take() else {
                 continue;
             };
             match outcome {
@@ -208,6 +228,7 @@ impl Publisher {
                     }
                     if term < self.term && version >= sent.version() {
                         met.version = met.version.max(version);
+                        sent = sent.at_least(version);
                     }
                     cell.revision = Some(found.revision);
                 }
@@ -334,7 +355,8 @@ mod tests {
         let (id, expect, version) = bench.sent().expect("again");
         assert_eq!(
             (expect, version),
-            (Expect::At(Revision(20)), Some(Version(7)))
+            (Expect::At(Revision(20)), Some(Version(9))),
+            "versions never fall"
         );
         bench.answer(id, WriteOutcome::Done(Revision(21)));
         assert!(bench.sent().is_none());

@@ -1,0 +1,219 @@
+//! Each command's output and mistakes.
+
+use std::io::Write;
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+
+use serde_json::Value;
+
+fn parti(folder: &Path, arguments: &[&str], input: &str) -> Output {
+    let mut child = Command::new(env!("CARGO_BIN_EXE_parti"))
+        .current_dir(folder)
+        .args(arguments)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("runs");
+    let mut stdin = child.stdin.take().expect("piped");
+    // A command that ends early does not read its input.
+    let _ = stdin.write_all(input.as_bytes());
+    drop(stdin);
+    child.wait_with_output().expect("ended")
+}
+
+/// It fails with this code, and says this in its only output, on stderr.
+fn refused(folder: &Path, arguments: &[&str], code: i32, said: &str) {
+    let output = parti(folder, arguments, "");
+    let text = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(code), "{arguments:?}: {text}");
+    assert!(text.contains(said), "{arguments:?}: {text}");
+    assert!(output.stdout.is_empty(), "{arguments:?}");
+}
+
+#[test]
+fn the_demo_loses_nothing_and_keeps_the_order() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let arguments = ["demo", "--for", "8s", "--rate", "200", "-o", "json"];
+    let output = parti(folder.path(), &arguments, "");
+    let told = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.success(), "{told}");
+    let audit: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    assert_eq!(audit["produced"], 1600, "{audit} {told}");
+    assert_eq!(
+        (&audit["lost"], &audit["out_of_order"]),
+        (&0.into(), &0.into()),
+        "{audit}"
+    );
+    assert_eq!(audit["events"].as_array().map(Vec::len), Some(3));
+}
+
+#[test]
+fn lines_go_in_and_a_topic_shows_them() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let folder = folder.path();
+    let lines = "{\"customer\":\"a\",\"n\":1}\n{\"customer\":\"a\",\"n\":2}\n";
+    let produce = [
+        "produce",
+        "--source",
+        "log:log",
+        "--topic",
+        "t",
+        "--partitions",
+        "3",
+        "--key-field",
+        "customer",
+    ];
+    let output = parti(folder, &produce, lines);
+    assert!(output.status.success());
+    let said: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    assert_eq!(said["produced"], 2);
+    let describe = [
+        "topic", "describe", "--source", "log:log", "--topic", "t", "-o", "json",
+    ];
+    let output = parti(folder, &describe, "");
+    let topic: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    let ends: Vec<u64> = topic["partitions"]
+        .as_array()
+        .expect("a list")
+        .iter()
+        .map(|partition| partition["end"].as_u64().expect("a number"))
+        .collect();
+    // One key, one partition.
+    assert_eq!((ends.len(), ends.iter().max()), (3, Some(&2)));
+    let output = parti(folder, &produce, "{\"other\":1}\n");
+    assert_eq!(output.status.code(), Some(2));
+    assert!(String::from_utf8_lossy(&output.stderr).contains("line 1 has no field \"customer\""));
+}
+
+#[test]
+fn mistakes_get_one_clear_line_and_a_fitting_code() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let folder = folder.path();
+    let create = [
+        "topic",
+        "create",
+        "--source",
+        "log:log",
+        "--topic",
+        "t",
+        "--partitions",
+        "3",
+    ];
+    assert!(parti(folder, &create, "").status.success());
+    let consume = |more: &[&'static str]| {
+        let mut all = vec!["consume", "--group", "g"];
+        all.extend(more);
+        all
+    };
+    let sqlite = [
+        "--store",
+        "sqlite:g.db",
+        "--source",
+        "log:log",
+        "--topic",
+        "t",
+    ];
+    let with = |more: &[&'static str]| consume(&[&sqlite[..], more].concat());
+    refused(
+        folder,
+        &with(&["--partitions", "4"]),
+        2,
+        "has 3 partitions, for good",
+    );
+    refused(
+        folder,
+        &with(&["--strategy", "best"]),
+        2,
+        "--strategy: \"best\"",
+    );
+    refused(folder, &with(&["--start", "yesterday"]), 2, "--start");
+    refused(folder, &with(&["--config", "no.yaml"]), 2, "no.yaml");
+    refused(folder, &with(&["--subject", "a.{0}"]), 2, "JetStream");
+    refused(
+        folder,
+        &consume(&[
+            "--store",
+            "sqlite:g.db",
+            "--source",
+            "log:log",
+            "--topic",
+            "x",
+        ]),
+        2,
+        "there are t",
+    );
+    refused(
+        folder,
+        &consume(&[
+            "--store",
+            "sqlite:g.db",
+            "--source",
+            "kafka://h",
+            "--topic",
+            "t",
+        ]),
+        2,
+        "log:FOLDER",
+    );
+    refused(
+        folder,
+        &consume(&[
+            "--store",
+            "redis://h",
+            "--source",
+            "log:log",
+            "--topic",
+            "t",
+        ]),
+        4,
+        "does not start with",
+    );
+    refused(
+        folder,
+        &consume(&[
+            "--store",
+            "nats://127.0.0.1:1",
+            "--source",
+            "log:log",
+            "--topic",
+            "t",
+        ]),
+        3,
+        "cannot be reached",
+    );
+    refused(
+        folder,
+        &["status", "--store", "sqlite:g.db", "--group", "nobody"],
+        2,
+        "it has none yet",
+    );
+    refused(
+        folder,
+        &[
+            "topic",
+            "create",
+            "--source",
+            "log:log",
+            "--topic",
+            "t",
+            "--partitions",
+            "4",
+        ],
+        2,
+        "use 3",
+    );
+    refused(folder, &["demo", "--for", "1s"], 2, "at least 4s");
+    refused(folder, &["consume", "--group"], 2, "--group");
+    std::fs::write(
+        folder.join("bad.yaml"),
+        "heartbeat_intervall: 2s\nheartbeat_ttl: soon\n",
+    )
+    .expect("written");
+    refused(
+        folder,
+        &with(&["--config", "bad.yaml"]),
+        2,
+        "did you mean heartbeat_interval?",
+    );
+}

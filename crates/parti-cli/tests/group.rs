@@ -1,0 +1,134 @@
+//! Real worker processes on one folder: shared, killed, frozen.
+
+mod common;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use common::{Group, Line, messages, place};
+use rustix::process::Signal;
+
+const PARTITIONS: u32 = 8;
+
+/// Within a partition: in the order of epochs, and of offsets within an epoch.
+fn assert_order(lines: &[Line]) {
+    let mut by_epoch: BTreeMap<(String, u64), Vec<u64>> = BTreeMap::new();
+    for (_, event) in lines
+        .iter()
+        .filter(|(_, event)| event["event"] == "message")
+    {
+        let (partition, offset) = place(event);
+        let epoch = event["epoch"].as_u64().expect("an epoch");
+        by_epoch.entry((partition, epoch)).or_default().push(offset);
+    }
+    let mut ends: BTreeMap<String, u64> = BTreeMap::new();
+    for ((partition, epoch), offsets) in by_epoch {
+        assert!(
+            offsets.is_sorted_by(|a, b| a < b),
+            "{partition}, epoch {epoch}: {offsets:?}"
+        );
+        // A successor goes on where its predecessor was, or a little before; never past it.
+        let end = ends.entry(partition.clone()).or_default();
+        let (first, last) = (offsets[0], offsets[offsets.len() - 1]);
+        assert!(
+            first <= *end,
+            "{partition}, epoch {epoch} starts at {first}, not at {end}"
+        );
+        *end = (*end).max(last + 1);
+    }
+}
+
+#[test]
+fn three_workers_share_the_partitions_and_survive_kill_9() {
+    let mut group = Group::new(PARTITIONS);
+    group.produce(200);
+    let workers: Vec<usize> = (0..3).map(|_| group.consume()).collect();
+    for worker in &workers {
+        group.serving(*worker);
+    }
+    group.drained();
+    group.produce(200);
+    group.signal(workers[0], Signal::KILL);
+    group.produce(200);
+    group.drained();
+    let newcomer = group.consume();
+    group.serving(newcomer);
+    group.produce(200);
+    group.signal(workers[1], Signal::KILL);
+    group.drained();
+    let killed = [workers[0], workers[1]];
+    assert_order(&group.stop(&killed));
+}
+
+#[test]
+fn a_graceful_stop_repeats_nothing() {
+    let mut group = Group::new(PARTITIONS);
+    group.produce(400);
+    let (first, second) = (group.consume(), group.consume());
+    group.serving(first);
+    group.serving(second);
+    group.signal(first, Signal::TERM);
+    group.produce(400);
+    group.drained();
+    let lines = group.stop(&[first]);
+    assert_order(&lines);
+    let all: Vec<(String, u64)> = messages(&lines).collect();
+    let different: BTreeSet<&(String, u64)> = all.iter().collect();
+    assert_eq!(all.len(), different.len(), "something was handled twice");
+    assert_eq!(all.len(), 800);
+}
+
+#[test]
+fn a_worker_frozen_for_three_ttls_does_nothing_more_under_its_old_epochs() {
+    let mut group = Group::new(PARTITIONS);
+    group.produce(100);
+    let (frozen, other) = (group.consume(), group.consume());
+    group.serving(frozen);
+    group.serving(other);
+    group.drained();
+    group.signal(frozen, Signal::STOP);
+    group.until("everything at the other one", |lines| {
+        let mut owned = BTreeSet::new();
+        for (worker, event) in lines {
+            let partition = event["partition"].as_str().unwrap_or_default();
+            match event["event"].as_str() {
+                Some("taken") if *worker == other => drop(owned.insert(partition)),
+                Some("released") if *worker == other => drop(owned.remove(partition)),
+                _ => {}
+            }
+        }
+        owned.len() == PARTITIONS as usize
+    });
+    group.produce(200);
+    group.drained();
+    let before = group.lines().len();
+    group.signal(frozen, Signal::CONT);
+    group.until("that it knows", |lines| {
+        lines[before..].iter().any(|(worker, event)| {
+            *worker == frozen && matches!(event["event"].as_str(), Some("fenced" | "session_lost"))
+        })
+    });
+    group.until("that it joins again", |lines| {
+        let taken = |(own, event): &Line| *own == frozen && event["event"] == "taken";
+        lines[before..].iter().any(taken)
+    });
+    group.produce(200);
+    group.drained();
+    let lines = group.stop(&[]);
+    assert_order(&lines);
+    // Whoever handled a message had taken the partition under just that epoch.
+    let mut taken = BTreeSet::new();
+    for (worker, event) in &lines {
+        let key = || {
+            (
+                *worker,
+                event["partition"].to_string(),
+                event["epoch"].as_u64(),
+            )
+        };
+        match event["event"].as_str() {
+            Some("taken") => drop(taken.insert(key())),
+            Some("message") => assert!(taken.contains(&key()), "{event}"),
+            _ => {}
+        }
+    }
+}
