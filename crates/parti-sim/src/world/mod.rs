@@ -385,6 +385,8 @@ impl World {
             Action::ListPartitions => self.list_partitions(proc),
             Action::Source(request) => self.send_to_source(proc, request),
             Action::Handle(job) => self.call(proc, job),
+            // Nobody brings his own consumption here.
+            Action::Committed(..) => {}
             Action::Report(report) => self.reported(proc, &report),
             Action::Stopped(result) => self.stopped(proc, &result),
         }
