@@ -217,6 +217,8 @@ pub(crate) struct Caller {
     /// How many assignments all hooks have been told.
     told: watch::Sender<u64>,
     worker: Option<WorkerId>,
+    /// Whether there is a session.
+    joined: bool,
     assignment: Assignment,
 }
 
@@ -229,6 +231,7 @@ pub(crate) fn caller(hooks: Vec<Arc<dyn Hooks>>) -> (Caller, Reporter, watch::Re
         notices,
         told,
         worker: None,
+        joined: false,
         assignment: Assignment::default(),
     };
     let reporter = Reporter {
@@ -251,7 +254,10 @@ impl Caller {
 
     async fn report(&mut self, report: Report) {
         match report {
-            Report::Claimed(worker, _) => self.worker = Some(worker),
+            Report::Claimed(worker, _) => {
+                self.worker = Some(worker);
+                self.joined = true;
+            }
             Report::Assigned {
                 version,
                 serve,
@@ -279,6 +285,7 @@ impl Caller {
                 }
             }
             Report::SessionLost => {
+                self.joined = false;
                 self.error(Failure::SessionLost).await;
                 let version = self.assignment.version;
                 self.assigned(Assignment {
@@ -287,7 +294,10 @@ impl Caller {
                 })
                 .await;
             }
-            Report::Lease { alive: false } => self.error(Failure::ConnectionLost).await,
+            // Without a session there is no lease either: that is told already.
+            Report::Lease { alive: false } if self.joined => {
+                self.error(Failure::ConnectionLost).await;
+            }
             Report::Fenced { partition, epoch } => {
                 self.error(Failure::Fenced { partition, epoch }).await;
             }

@@ -132,3 +132,41 @@ async fn a_hook_that_fails_is_told_so_and_nothing_goes_round_in_a_circle() {
         }
     }
 }
+
+/// Never comes back.
+struct Stuck(mpsc::UnboundedSender<()>);
+
+#[async_trait]
+impl Hooks for Stuck {
+    async fn state_changed(&self, _: State, _: State) -> Result<(), HandlerError> {
+        let _ = self.0.send(());
+        std::future::pending().await
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_hook_that_never_returns_keeps_nothing_but_hooks_from_going_on() {
+    let store = Memory::new();
+    let log = MemoryLog::new();
+    let (calls, mut called) = mpsc::unbounded_channel();
+    let (handled, mut done) = mpsc::unbounded_channel();
+    let partitions = StaticPartitions::numbered(4);
+    let worker = Worker::builder("g", store, log.clone(), partitions)
+        .clock(TestClock::new())
+        .hooks(Stuck(calls))
+        .start(move |message: Message| {
+            let _ = handled.send(message.offset);
+            async { Ok::<(), HandlerError>(()) }
+        })
+        .await
+        .expect("starts");
+    worker.wait_for(State::Stable).await.expect("runs");
+    log.append(&PartitionId::new("2"), "a message");
+    done.recv().await.expect("handled");
+    worker.stop().await.expect("stops");
+    called.recv().await.expect("called");
+    assert!(
+        called.recv().await.is_none(),
+        "once, and then it was waited for"
+    );
+}

@@ -1,11 +1,13 @@
 //! From the core's calls to the user's consumer updater, and back.
 
+use std::collections::BTreeMap;
 use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use parti_core::config::StartPosition;
-use parti_core::ids::{Offset, PartitionId, Version, WorkerId};
+use parti_core::ids::{Epoch, Offset, PartitionId, Version, WorkerId};
 use parti_core::io::{ExternalCall, SourceError, SourceEvent, SourceKind, SourceRequest};
 use parti_core::worker::{Event, Report};
 use tokio::sync::mpsc::UnboundedSender;
@@ -28,6 +30,30 @@ struct Told {
     /// Sorted.
     prepare: Vec<PartitionId>,
     assignments: u64,
+    /// Whether what was granted still holds.
+    grants: BTreeMap<PartitionId, (Epoch, Arc<AtomicBool>)>,
+}
+
+impl Told {
+    /// A grant for this epoch, in place of any other.
+    fn grant(&mut self, partition: &PartitionId, epoch: Epoch) -> Arc<AtomicBool> {
+        let mine = Arc::new(AtomicBool::new(true));
+        let grant = (epoch, mine.clone());
+        if let Some((_, before)) = self.grants.insert(partition.clone(), grant) {
+            before.store(false, Ordering::Release);
+        }
+        mine
+    }
+
+    /// What was granted under this epoch holds no more.
+    fn withdraw(&mut self, partition: &PartitionId, epoch: Epoch) {
+        if let Some((of, mine)) = self.grants.get(partition)
+            && *of == epoch
+        {
+            mine.store(false, Ordering::Release);
+            self.grants.remove(partition);
+        }
+    }
 }
 
 /// Carries calls to the updater.
@@ -78,6 +104,8 @@ impl Observer for Bridge {
                 told.prepare.clone_from(prepare);
                 told.assignments += 1;
             }
+            // The updater hears of it later, when it has answered what it was asked before.
+            Report::Fenced { partition, epoch } => told.withdraw(partition, *epoch),
             _ => {}
         }
     }
@@ -134,16 +162,19 @@ impl Inner {
                     partition: partition.clone(),
                     epoch,
                     next_offset: next,
+                    mine: self.told().grant(&partition, epoch),
                     committer: self.committer.clone(),
                 };
                 let started = within(limit, updater.start(grant)).await;
                 self.settle("start", Some(&partition), started)
             }
             ExternalCall::Revoke { partition, epoch } => {
+                self.told().withdraw(&partition, epoch);
                 let revoked = unbounded(updater.revoke(&partition, epoch)).await;
                 self.settle("revoke", Some(&partition), revoked)
             }
             ExternalCall::Lost { partition, epoch } => {
+                self.told().withdraw(&partition, epoch);
                 let lost = within(limit, updater.lost(&partition, epoch)).await;
                 self.settle("lost", Some(&partition), lost)
             }

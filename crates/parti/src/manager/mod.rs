@@ -14,6 +14,7 @@ mod tests;
 use std::fmt;
 use std::ops::Deref;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -61,6 +62,8 @@ pub struct Grant {
     pub epoch: Epoch,
     /// Where to start: everything below is done.
     pub next_offset: Offset,
+    /// Until it is revoked or lost.
+    mine: Arc<AtomicBool>,
     committer: Committer,
 }
 
@@ -73,10 +76,11 @@ impl Grant {
         self.committer.commit(partition, self.epoch, offset).await
     }
 
-    /// Whether messages may be handled now: look before each one. False while the lease of this
-    /// worker's session has lapsed: somebody else may be about to take over.
+    /// Whether messages may be handled now: look before each one. False once it is to be revoked, or
+    /// is lost; and while the lease of this worker's session has lapsed, because then somebody else
+    /// may be about to take over.
     pub fn may_handle(&self) -> bool {
-        self.committer.lease_is_alive()
+        self.mine.load(Ordering::Acquire) && self.committer.lease_is_alive()
     }
 }
 

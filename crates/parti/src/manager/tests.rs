@@ -171,6 +171,7 @@ async fn a_move_goes_on_exactly_after_the_last_commit_and_old_epochs_are_refused
         assert_eq!((grant.epoch, grant.next_offset), (Epoch(2), Offset(13)));
         let refused = of_first[&id].commit(Offset(99)).await;
         assert_eq!(refused, Err(CommitRefused::NotOwned));
+        assert!(grant.may_handle() && !of_first[&id].may_handle());
     }
     let of_second = b.grants();
     second.stop().await.expect("stops");
@@ -279,7 +280,7 @@ async fn a_lost_session_loses_everything_at_once_and_begins_anew() {
     for (id, grant) in &before {
         let lost = |told: &Told| matches!(told, Told::Lost(of, e) if of == id && *e == grant.epoch);
         assert!(a.told().iter().any(lost), "{id}");
-        assert!(grant.commit(Offset(99)).await.is_err());
+        assert!(grant.commit(Offset(99)).await.is_err() && !grant.may_handle());
         let next = b.grants()[id].next_offset;
         assert_eq!(next, Offset(13), "flushed before the outage");
     }
@@ -292,6 +293,9 @@ async fn a_lost_session_loses_everything_at_once_and_begins_anew() {
         assert!(told, "{why}: {failures:#?}");
     }
     a.has(4).await;
+    let again = a.grants();
+    assert!(again.values().all(Grant::may_handle), "under new epochs");
+    assert!(before.values().all(|grant| !grant.may_handle()));
     first.stop().await.expect("stops");
 }
 

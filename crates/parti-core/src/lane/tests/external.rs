@@ -308,3 +308,117 @@ fn a_seized_partition_is_not_suspicious_for_long() {
     bench.run();
     assert!(!bench.lanes.suspicious(&p(A)));
 }
+
+/// A user who answers when and what he likes, and who watches what he is told.
+#[derive(Default)]
+struct User {
+    /// What he was told to start, by partition.
+    has: BTreeMap<PartitionId, Epoch>,
+    calls: BTreeMap<Ask, ExternalCall>,
+}
+
+impl User {
+    fn hear(&mut self, actions: Vec<LaneAction>) {
+        for action in actions {
+            match action {
+                LaneAction::Source(SourceRequest::External { ask, call }) => self.call(ask, call),
+                LaneAction::Note(LaneNote::Drained { partition }) => {
+                    assert!(!self.has.contains_key(&partition), "drained, but in use");
+                }
+                LaneAction::Note(_) => {}
+                other => panic!("{other:?}"),
+            }
+        }
+    }
+
+    fn call(&mut self, ask: Ask, call: ExternalCall) {
+        let about = |call: &ExternalCall| match call {
+            ExternalCall::Prepare { .. } => None,
+            ExternalCall::Start { partition, .. }
+            | ExternalCall::Revoke { partition, .. }
+            | ExternalCall::Lost { partition, .. } => Some(partition.clone()),
+        };
+        let busy = self.calls.values().any(|c| about(c) == about(&call));
+        assert!(!busy, "two at once: {call:?}");
+        match &call {
+            ExternalCall::Prepare { .. } => {}
+            ExternalCall::Start {
+                partition, epoch, ..
+            } => {
+                let had = self.has.insert(partition.clone(), *epoch);
+                assert!(
+                    had.is_none_or(|had| had == *epoch),
+                    "he still has {had:?}: {call:?}"
+                );
+            }
+            ExternalCall::Revoke { partition, epoch } | ExternalCall::Lost { partition, epoch } => {
+                assert_eq!(self.has.get(partition), Some(epoch), "{call:?}");
+            }
+        }
+        self.calls.insert(ask, call);
+    }
+
+    /// Answers one call.
+    fn answer(&mut self, bench: &mut Bench, at: usize, well: bool) {
+        let Some(ask) = self.calls.keys().nth(at).copied() else {
+            return;
+        };
+        match self.calls.remove(&ask) {
+            Some(ExternalCall::Revoke { partition, .. }) if well => {
+                self.has.remove(&partition);
+            }
+            Some(ExternalCall::Lost { partition, .. }) => {
+                self.has.remove(&partition);
+            }
+            _ => {}
+        }
+        bench.user_says(ask.0, if well { Ok(()) } else { Err(error()) });
+    }
+}
+
+#[test]
+fn whatever_happens_in_whatever_order_the_user_ends_up_with_what_is_open() {
+    for seed in 0..300 {
+        let (mut bench, mut user) = (bench(), User::default());
+        let mut rng = Rng::new(seed);
+        let mut open: BTreeMap<PartitionId, Epoch> = BTreeMap::new();
+        for epoch in 1..150 {
+            let id = p(["a", "b", "c"][rng.below(3) as usize]);
+            match rng.below(12) {
+                0..=2 => {
+                    bench.open(id.as_str(), opening(epoch, 5));
+                    open.insert(id, Epoch(epoch));
+                }
+                3 => bench.lanes.attach(bench.now, &id),
+                4 => {
+                    bench.lanes.close(bench.now, &id);
+                    open.remove(&id);
+                }
+                5 => {
+                    bench.lanes.abandon(bench.now, &id);
+                    open.remove(&id);
+                }
+                6 => bench.pass(Duration::from_millis(rng.below(500))),
+                7 => {
+                    let alive = rng.chance(0.7);
+                    let until = if alive { Time::NEVER } else { bench.now };
+                    bench.lanes.lease(bench.now, until);
+                }
+                _ => {
+                    let at = rng.below(user.calls.len().max(1) as u64) as usize;
+                    user.answer(&mut bench, at, rng.chance(0.7));
+                }
+            }
+            user.hear(bench.run());
+        }
+        bench.lanes.lease(bench.now, Time::NEVER);
+        for _ in 0..50 {
+            user.hear(bench.run());
+            user.answer(&mut bench, 0, true);
+            bench.pass(Duration::from_secs(60));
+        }
+        user.hear(bench.run());
+        assert_eq!(user.has, open, "seed {seed}");
+        assert!(user.calls.is_empty(), "seed {seed}: {:?}", user.calls);
+    }
+}
