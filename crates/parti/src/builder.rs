@@ -10,9 +10,10 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use parti_core::config::Config;
+use parti_core::config::{Config, Coordination};
 use parti_core::io::SourceKind;
 use parti_core::leader::election::Agent;
+use parti_core::problem::{Problem, Problems};
 use parti_core::strategy::{self, Strategy};
 use parti_core::worker::Options;
 use tokio::sync::watch;
@@ -145,7 +146,17 @@ impl<C> Builder<C> {
     }
 
     pub(crate) fn check(&self) -> Result<(), WorkerError> {
-        self.config.validate().map_err(WorkerError::Config)
+        self.config.validate().map_err(WorkerError::Config)?;
+        let mut problems = Vec::new();
+        if self.agent.is_some() && self.config.coordination == Coordination::Leaderless {
+            problems.push(Problem::new(
+                "coordination",
+                "leaderless",
+                "has nobody for an election agent to elect",
+                "leave out the agent, or set it to leader",
+            ));
+        }
+        Problems::none_of(problems).map_err(WorkerError::Config)
     }
 
     /// Starts all tasks, and waits for the first assignment.

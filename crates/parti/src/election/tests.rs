@@ -188,3 +188,16 @@ async fn a_start_without_a_leader_fails_and_gives_the_id_back() {
     let worker = worker.expect("starts");
     assert_eq!(worker.id(), Some(WorkerId::new("worker-0")));
 }
+
+#[tokio::test(start_paused = true)]
+async fn an_agent_in_a_group_without_a_leader_is_refused_by_name() {
+    let (store, agent) = (Memory::new(), Agent::default());
+    let config = Config {
+        coordination: parti_core::config::Coordination::Leaderless,
+        ..Config::default()
+    };
+    let builder = builder(&store, &agent).config(config);
+    let error = builder.start(nothing).await.expect_err("nobody to elect");
+    assert!(matches!(error, WorkerError::Config(_)));
+    assert!(error.to_string().contains("election agent"), "{error}");
+}

@@ -184,8 +184,13 @@ impl Inner {
     async fn update(&self, partitions: Vec<PartitionId>) -> Result<(), SourceError> {
         let assignments = self.told().assignments;
         let mut hooked = self.hooked.clone();
-        // The user's hook comes first. Without the task of hooks, nothing runs any more.
-        let _ = hooked.wait_for(|hooked| *hooked >= assignments).await;
+        // The user's hook comes first. One that takes too long is told as a failed update, and
+        // waited for again.
+        let hook = within(self.limit, async {
+            hooked.wait_for(|hooked| *hooked >= assignments).await?;
+            Ok(())
+        });
+        self.settle("update, after the assignment hook", None, hook.await)?;
         let update = {
             let told = self.told();
             let Some(worker) = told.worker.clone() else {

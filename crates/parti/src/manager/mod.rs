@@ -69,8 +69,8 @@ pub struct Grant {
 
 impl Grant {
     /// Everything up to and with this offset is done. It counts from now on; it is in the store with
-    /// the next flush (`checkpoint_flush_interval`), and in any case before the partition goes to
-    /// somebody else.
+    /// the next flush (`checkpoint_flush_interval`, or [`Member::flush`]), and in any case before the
+    /// partition is released. A crash before that repeats what was done since.
     pub async fn commit(&self, offset: Offset) -> Result<(), CommitRefused> {
         let partition = self.partition.clone();
         self.committer.commit(partition, self.epoch, offset).await

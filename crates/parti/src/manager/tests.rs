@@ -384,3 +384,57 @@ async fn states_can_be_waited_for_and_an_end_against_its_will_is_told() {
     assert!(exhausted, "{error}");
     assert!(seen.recv().await.is_some(), "observers are told as well");
 }
+
+#[tokio::test(start_paused = true)]
+async fn managers_without_a_leader_share_and_hand_over_as_well() {
+    let (store, a, b) = (Memory::new(), Fake::default(), Fake::default());
+    let config = Config {
+        coordination: parti_core::config::Coordination::Leaderless,
+        ..Config::default()
+    };
+    let start = |fake: &Fake| {
+        let builder = builder(store.clone(), fake).config(config.clone());
+        builder.start(fake.clone())
+    };
+    let first = start(&a).await.expect("starts");
+    a.has(8).await;
+    let _second = start(&b).await.expect("starts");
+    until(|| !b.grants().is_empty() && a.grants().len() + b.grants().len() == 8).await;
+    let moved = b.grants();
+    assert!(moved.values().all(|grant| grant.next_offset == Offset(13)));
+    first.stop().await.expect("stops");
+    b.has(8).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_hook_that_never_returns_holds_back_the_update_and_that_is_told() {
+    struct Stuck;
+
+    #[async_trait]
+    impl Hooks for Stuck {
+        async fn assignment_changed(&self, _: &AssignmentChange) -> Result<(), HandlerError> {
+            std::future::pending().await
+        }
+    }
+
+    let (store, fake) = (Memory::new(), Fake::default());
+    let (reports, mut seen) = mpsc::unbounded_channel();
+    let manager = Manager::builder("g", store, StaticPartitions::numbered(8))
+        .clock(TestClock::new())
+        .hooks(Stuck)
+        .observer(move |report: &crate::Report| drop(reports.send(report.clone())))
+        .start(fake.clone())
+        .await
+        .expect("starts");
+    loop {
+        let report = seen.recv().await.expect("it runs");
+        if let crate::Report::Trouble(trouble) = report {
+            let why =
+                "the consumer cannot be updated: the source is not available: no answer within 10s";
+            assert_eq!(trouble.to_string(), why);
+            break;
+        }
+    }
+    assert!(fake.told().is_empty(), "neither updated nor started");
+    manager.stop().await.expect("stops");
+}
