@@ -264,14 +264,18 @@ async fn a_lost_session_loses_everything_at_once_and_begins_anew() {
     let before = a.grants();
     first.flush();
     let group = GroupStore::new(Arc::new(store.clone()), "g").expect("a good name");
-    loop {
-        let seen = inspect::group(&group).await.expect("readable");
-        let seen = seen.expect("there is a group").partitions;
-        if seen.iter().all(|partition| partition.offset.is_some()) {
-            break;
+    let flushed = async {
+        loop {
+            let seen = inspect::group(&group).await.expect("readable");
+            let seen = seen.expect("there is a group").partitions;
+            if seen.iter().all(|partition| partition.offset.is_some()) {
+                return;
+            }
+            tokio::time::sleep(Duration::from_millis(50)).await;
         }
-        tokio::time::sleep(Duration::from_millis(50)).await;
-    }
+    };
+    let hour = tokio::time::timeout(Duration::from_secs(3600), flushed);
+    hour.await.expect("flushed");
     line.outage(true);
     until(|| before.values().all(|grant| !grant.may_handle())).await;
     b.has(8).await;
@@ -426,15 +430,16 @@ async fn a_hook_that_never_returns_holds_back_the_update_and_that_is_told() {
         .start(fake.clone())
         .await
         .expect("starts");
-    loop {
-        let report = seen.recv().await.expect("it runs");
-        if let crate::Report::Trouble(trouble) = report {
-            let why =
-                "the consumer cannot be updated: the source is not available: no answer within 10s";
-            assert_eq!(trouble.to_string(), why);
-            break;
+    let told = async {
+        loop {
+            if let Some(crate::Report::Trouble(trouble)) = seen.recv().await {
+                return trouble.to_string();
+            }
         }
-    }
+    };
+    let hour = tokio::time::timeout(Duration::from_secs(3600), told).await;
+    let why = "the consumer cannot be updated: the source is not available: no answer within 10s";
+    assert_eq!(hour.expect("told"), why);
     assert!(fake.told().is_empty(), "neither updated nor started");
     manager.stop().await.expect("stops");
 }
