@@ -27,45 +27,48 @@ pub fn now() -> String {
 /// Writes lines in the order they are given, in a thread of its own: nobody waits for a slow
 /// reader, and every line is flushed as soon as no other follows at once.
 pub struct Lines {
-    lines: Option<mpsc::Sender<String>>,
-    thread: Option<JoinHandle<()>>,
+    sender: LineSender,
+    thread: JoinHandle<()>,
 }
 
 /// A way to [`Lines`] that can be shared.
 #[derive(Clone)]
-pub struct LineSender(mpsc::Sender<String>);
+pub struct LineSender(mpsc::Sender<Entry>);
+
+enum Entry {
+    Line(String),
+    End,
+}
 
 impl Lines {
     /// Starts the thread.
     pub fn start() -> Result<Self, Failure> {
-        let (lines, queue) = mpsc::channel::<String>();
+        let (lines, queue) = mpsc::channel();
         let thread = std::thread::Builder::new()
             .name("stdout".into())
             .spawn(move || write_all(&queue))?;
         Ok(Self {
-            lines: Some(lines),
-            thread: Some(thread),
+            sender: LineSender(lines),
+            thread,
         })
     }
 
     /// A further way to it.
-    pub fn sender(&self) -> Option<LineSender> {
-        self.lines.clone().map(LineSender)
+    pub fn sender(&self) -> LineSender {
+        self.sender.clone()
     }
 
-    /// Waits until everything given so far is written. Senders must be gone.
-    pub fn finish(mut self) {
-        self.lines = None;
-        if let Some(thread) = self.thread.take() {
-            let _ = thread.join();
-        }
+    /// Waits until everything given so far is written.
+    pub fn finish(self) {
+        let _ = self.sender.0.send(Entry::End);
+        let _ = self.thread.join();
     }
 }
 
 impl LineSender {
     /// Writes a line. Whoever closed stdout has seen enough.
     pub fn line(&self, line: impl Into<String>) {
-        let _ = self.0.send(line.into());
+        let _ = self.0.send(Entry::Line(line.into()));
     }
 
     /// Writes a JSON object, with the time.
@@ -75,13 +78,18 @@ impl LineSender {
     }
 }
 
-fn write_all(queue: &mpsc::Receiver<String>) {
+fn write_all(queue: &mpsc::Receiver<Entry>) {
     let mut out = BufWriter::new(io::stdout());
     while let Ok(first) = queue.recv() {
         let mut next = Some(first);
-        while let Some(line) = next {
-            if writeln!(out, "{line}").is_err() {
-                return;
+        while let Some(entry) = next {
+            match entry {
+                Entry::Line(line) if writeln!(out, "{line}").is_ok() => {}
+                Entry::Line(_) => return,
+                Entry::End => {
+                    let _ = out.flush();
+                    return;
+                }
             }
             next = queue.try_recv().ok();
         }

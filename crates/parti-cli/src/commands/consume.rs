@@ -99,8 +99,9 @@ pub async fn run(args: Args) -> Result<(), Failure> {
     let partitions = partitions(&args, &topic)?;
     let store = places::store(&args.store).await?;
     let lines = Lines::start()?;
+    let last_words = Printer::new(&args, &lines);
     let worker = {
-        let printer = Printer::new(&args, &lines);
+        let printer = last_words.clone();
         let observer = printer.clone();
         let handler = Printing {
             exec: args.exec.clone(),
@@ -134,6 +135,8 @@ pub async fn run(args: Args) -> Result<(), Failure> {
             }
         }
     };
+    let reason = ended.as_ref().err().map(ToString::to_string);
+    last_words.event(json!({"event": "stopped", "error": reason}));
     lines.finish();
     Ok(ended?)
 }
@@ -149,11 +152,20 @@ fn settings(args: &Args) -> Result<Config, Failure> {
         given["coordination"] = json!(coordination);
     }
     if let Some(start) = &args.start {
-        let start = start.parse::<u64>().map_or(json!(start), |n| json!(n));
+        let start = match start.as_str() {
+            "latest" | "earliest" => json!(start),
+            text => match text.parse::<u64>() {
+                Ok(offset) => json!({ "offset": offset }),
+                Err(_) => json!({ "time": text }),
+            },
+        };
         given["processing"] = json!({ "start": start });
     }
-    let flags =
-        Config::from_tree(&given).map_err(|problems| Failure::usage(format!("--{problems}")))?;
+    let flags = Config::from_tree(&given).map_err(|problems| {
+        let named = problems.to_string().replace("processing.start", "start");
+        let lines = named.lines().map(|line| format!("--{line}"));
+        Failure::usage(lines.collect::<Vec<_>>().join("\n"))
+    })?;
     if args.strategy.is_some() {
         config.strategy = flags.strategy;
     }
@@ -190,7 +202,7 @@ fn partitions(args: &Args, topic: &Topic) -> Result<Box<dyn PartitionSource>, Fa
 struct Printer {
     output: Output,
     group: Arc<str>,
-    lines: Option<LineSender>,
+    lines: LineSender,
     worker: Arc<std::sync::Mutex<String>>,
 }
 
@@ -211,8 +223,8 @@ impl Printer {
 
     fn event(&self, mut event: Value) {
         event["worker"] = Value::String(self.worker());
-        if let (Output::Jsonl, Some(lines)) = (self.output, &self.lines) {
-            lines.event(event);
+        if self.output == Output::Jsonl {
+            self.lines.event(event);
         }
     }
 
@@ -247,11 +259,7 @@ impl Printer {
 
     fn handled(&self, message: &Message) {
         match self.output {
-            Output::Text => {
-                if let Some(lines) = &self.lines {
-                    lines.line(String::from_utf8_lossy(message.payload()));
-                }
-            }
+            Output::Text => self.lines.line(String::from_utf8_lossy(message.payload())),
             Output::Jsonl => self.event(message_event(message)),
         }
     }

@@ -79,11 +79,9 @@ impl Audit {
         };
         match event["event"].as_str() {
             Some("taken") => {
-                self.owners.insert(partition, text("worker"));
-                if let Some(last) = self.events.last_mut() {
-                    let since = at.duration_since(last.at).unsigned_abs();
-                    last.settled = last.settled.max(Some(since));
-                }
+                let worker = text("worker");
+                self.owners.insert(partition, worker.clone());
+                self.settle(&worker, at);
             }
             Some("released" | "fenced") if self.owners.get(&partition) == Some(&text("worker")) => {
                 self.owners.remove(&partition);
@@ -105,8 +103,31 @@ impl Audit {
         }
     }
 
+    /// Somebody took a partition: that may have been the last one after what was done last.
+    fn settle(&mut self, taker: &str, at: Timestamp) {
+        let all_taken = self.all_taken();
+        let Some(event) = self.events.last_mut() else {
+            return;
+        };
+        let settled = match event.deed {
+            // Its share comes one by one: the last one counts.
+            Deed::Join => taker == event.who,
+            Deed::Leave | Deed::Kill => {
+                let gone = !self.owners.values().any(|owner| *owner == event.who);
+                event.settled.is_none() && all_taken && gone
+            }
+        };
+        if settled {
+            event.settled = Some(at.duration_since(event.at).unsigned_abs());
+        }
+    }
+
     /// Notes what was done to the group.
     pub fn deed(&mut self, deed: Deed, who: &str) {
+        if deed == Deed::Kill {
+            // It will not say that it released anything.
+            self.owners.retain(|_, owner| owner != who);
+        }
         self.events.push(Event {
             deed,
             who: who.to_owned(),

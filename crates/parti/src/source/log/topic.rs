@@ -34,7 +34,7 @@ pub struct Topic {
 }
 
 struct Inner {
-    name: String,
+    topic: String,
     shown: String,
     path: PathBuf,
     about: About,
@@ -82,7 +82,7 @@ impl Topic {
 
     /// Its name.
     pub fn name(&self) -> &str {
-        &self.inner.name
+        &self.inner.topic
     }
 
     /// How many partitions it has.
@@ -109,7 +109,7 @@ impl Topic {
             .ok_or_else(|| {
                 LogError::Rejected(format!(
                     "topic {:?} has no partition {partition}: it has \"0\" to \"{}\"",
-                    self.inner.name,
+                    self.inner.topic,
                     self.partitions() - 1
                 ))
             })
@@ -164,7 +164,7 @@ impl Topic {
         });
         let about = &self.inner.about;
         Ok(TopicInfo {
-            name: self.inner.name.clone(),
+            name: self.inner.topic.clone(),
             created_ms: about.created_ms,
             settings: about.settings.clone(),
             partitions: partitions.await?,
@@ -178,7 +178,7 @@ impl Topic {
             folder: folder.to_owned(),
         };
         let settings = TopicSettings::partitions(self.partitions());
-        log.create_topic(&format!("{}.dlq", self.inner.name), settings)
+        log.create_topic(&format!("{}.dlq", self.inner.topic), settings)
             .await
     }
 }
@@ -210,7 +210,7 @@ impl Inner {
         let appender = Appender::start(writing, about.settings.clone(), pulse.clone());
         Ok(Self {
             shown: path.display().to_string(),
-            name,
+            topic: name,
             path,
             about,
             readers: Mutex::default(),
@@ -321,7 +321,7 @@ impl Source for Topic {
         limit: usize,
     ) -> Result<Batch, SourceError> {
         let number = self.parse(partition)?;
-        let name = self.inner.name.clone();
+        let name = self.inner.topic.clone();
         let reading = self.inner.read(move |connection| {
             let part = rows::part(connection, number)?;
             let from = from.0.max(part.map_or(0, |part| part.first));
@@ -410,7 +410,7 @@ impl Source for Topic {
         let letters = self.letters().await?;
         let mut headers = letter.record.headers;
         let about = [
-            ("parti-topic", self.inner.name.clone()),
+            ("parti-topic", self.inner.topic.clone()),
             ("parti-partition", letter.partition.to_string()),
             ("parti-offset", letter.record.offset.to_string()),
             ("parti-attempts", letter.attempts.to_string()),
