@@ -5,7 +5,8 @@
 //! when its `timeout` is over (a write then answers [`StoreError::Unknown`], a read
 //! [`StoreError::Unavailable`]). Likewise every source request that carries an [`Ask`] gets exactly
 //! one answer, at the latest after `operation_timeout` ([`SourceError::Unavailable`]; it may have
-//! been carried out all the same, now or later).
+//! been carried out all the same, now or later). Only an [`ExternalCall::Revoke`] may take longer:
+//! like a handler call, it takes as long as the user's work does.
 
 use std::any::Any;
 use std::fmt;
@@ -213,6 +214,67 @@ pub enum SourceKind {
     Log,
     /// A JetStream-like stream: one durable consumer with several filters, as transport only.
     Stream(Retention),
+    /// The user reads and handles messages himself: the core grants partitions, and keeps the
+    /// progress that it is told.
+    External,
+}
+
+/// What the user's own consumption is told. Every call is answered by [`SourceEvent::External`]. Of
+/// one partition there is never more than one call in flight.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ExternalCall {
+    /// Get ready for exactly these partitions (the whole set, sorted; may be empty). One such call at
+    /// a time.
+    Prepare {
+        /// What is served, or may be soon.
+        partitions: Vec<PartitionId>,
+    },
+    /// The partition is owned: begin, exactly at `next`.
+    Start {
+        /// Which partition.
+        partition: PartitionId,
+        /// Under which epoch: the fencing token, and what a commit must name.
+        epoch: Epoch,
+        /// The first offset to handle.
+        next: Offset,
+    },
+    /// Handle no more of it. Ok: nothing is in flight, and everything done is committed.
+    Revoke {
+        /// Which partition.
+        partition: PartitionId,
+        /// The epoch of its start.
+        epoch: Epoch,
+    },
+    /// It is lost: stop at once, nothing more can be committed under this epoch.
+    Lost {
+        /// Which partition.
+        partition: PartitionId,
+        /// The epoch of its start.
+        epoch: Epoch,
+    },
+}
+
+/// Why progress of the user's own consumption is not accepted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum CommitRefused {
+    /// This worker does not have the partition.
+    #[error("this worker does not own the partition")]
+    NotOwned,
+    /// The partition was taken anew since: the epoch that was named is over.
+    #[error("fenced: the partition is owned under epoch {current} now")]
+    Fenced {
+        /// The epoch of today.
+        current: Epoch,
+    },
+    /// More than that is done already.
+    #[error("progress never goes back: everything below offset {next} is done already")]
+    GoesBack {
+        /// The first offset that is not done.
+        next: Offset,
+    },
+    /// No offset follows this one, so nobody could go on after it.
+    #[error("the highest possible offset cannot be committed: none follows it")]
+    NoneFollows,
 }
 
 /// How a stream forgets messages.
@@ -331,6 +393,13 @@ pub enum SourceRequest {
         /// Why.
         error: Arc<str>,
     },
+    /// Tell the user's own consumption. Answer: `External`.
+    External {
+        /// Comes back in the answer.
+        ask: Ask,
+        /// What to tell.
+        call: ExternalCall,
+    },
 }
 
 /// News of the source.
@@ -392,6 +461,13 @@ pub enum SourceEvent {
         /// Which request.
         ask: Ask,
         /// Whether it is safely stored.
+        result: Result<(), SourceError>,
+    },
+    /// The user's own consumption answered a call.
+    External {
+        /// Which call.
+        ask: Ask,
+        /// Whether it did as told.
         result: Result<(), SourceError>,
     },
 }

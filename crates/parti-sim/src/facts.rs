@@ -308,7 +308,7 @@ impl Facts {
     /// stream all partitions share one sequence.
     pub fn end_of(&self, partition: usize) -> Offset {
         match self.setup.source {
-            SourceKind::Log => self.partitions[partition].end(),
+            SourceKind::Log | SourceKind::External => self.partitions[partition].end(),
             SourceKind::Stream(_) => self
                 .partitions
                 .iter()

@@ -122,6 +122,9 @@ mod as_text {
     pub enum Source {
         Log,
         Stream(#[serde(with = "Forgets")] Retention),
+        /// Never drawn, and refused in a file: here, handlers handle.
+        #[serde(skip)]
+        External,
     }
 
     #[derive(Serialize, Deserialize)]

@@ -463,7 +463,8 @@ impl Feed for Limits {
             }
             SourceEvent::Grew { .. }
             | SourceEvent::Resolved { .. }
-            | SourceEvent::DeadLettered { .. } => {}
+            | SourceEvent::DeadLettered { .. }
+            | SourceEvent::External { .. } => {}
         }
     }
 

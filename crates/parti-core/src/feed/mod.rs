@@ -4,6 +4,7 @@
 //!              log          each lane reads its own partition, and waits at its end
 //!  source ───▶ limits       one durable for all lanes, each lane spliced to it by a reader
 //!              work queue   one durable for all lanes, rewound to what is not acked
+//!              external     brings nothing: the user reads, and tells how far it is
 //! ```
 //!
 //! A feed knows nothing of handlers: it brings messages in order, from the offset that the opened
@@ -13,6 +14,7 @@ pub(crate) mod backoff;
 pub(crate) mod batch;
 pub mod consumer;
 pub(crate) mod durable;
+pub(crate) mod external;
 pub(crate) mod limits;
 pub(crate) mod log;
 pub(crate) mod splice;

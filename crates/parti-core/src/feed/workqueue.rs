@@ -518,7 +518,8 @@ impl Feed for WorkQueue {
             SourceEvent::Read { .. }
             | SourceEvent::Grew { .. }
             | SourceEvent::Resolved { .. }
-            | SourceEvent::DeadLettered { .. } => {}
+            | SourceEvent::DeadLettered { .. }
+            | SourceEvent::External { .. } => {}
         }
     }
 

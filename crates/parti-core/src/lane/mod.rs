@@ -28,13 +28,15 @@ pub use note::{LaneAction, LaneNote, Opening, Progress};
 use crate::config::{Config, StartPosition};
 use crate::feed::backoff::Backoff;
 use crate::feed::consumer::UpdateCounters;
+use crate::feed::external::ExternalFeed;
 use crate::feed::limits::Limits;
 use crate::feed::log::LogFeed;
 use crate::feed::workqueue::WorkQueue;
 use crate::feed::{Context, Feed};
 use crate::ids::{Epoch, Offset, PartitionId};
 use crate::io::{
-    Ask, HandlerResult, Job, Retention, SourceError, SourceEvent, SourceKind, SourceRequest,
+    Ask, CommitRefused, HandlerResult, Job, Retention, SourceError, SourceEvent, SourceKind,
+    SourceRequest,
 };
 use crate::lane::map::{Lane, LaneMap, Phase};
 use crate::lane::outbox::Outbox;
@@ -69,6 +71,8 @@ pub struct Lanes {
     closing: BTreeSet<PartitionId>,
     letters: BTreeMap<Ask, PartitionId>,
     resolves: BTreeMap<PartitionId, Resolve>,
+    /// Messages are handled outside: progress comes by `commit`, not by `handled`.
+    external: bool,
     lease_until: Time,
     now: Time,
     /// Whether everything that became possible was done.
@@ -86,6 +90,7 @@ impl Lanes {
             SourceKind::Stream(Retention::WorkQueue) => {
                 Box::new(WorkQueue::new(config, rng.fork()))
             }
+            SourceKind::External => Box::new(ExternalFeed::new(config, rng.fork())),
         };
         Self {
             map: LaneMap {
@@ -102,6 +107,7 @@ impl Lanes {
             closing: BTreeSet::new(),
             letters: BTreeMap::new(),
             resolves: BTreeMap::new(),
+            external: kind == SourceKind::External,
             lease_until: Time::ZERO,
             now: Time::ZERO,
             settled: true,
@@ -295,6 +301,28 @@ impl Lanes {
             self.running -= 1;
         }
         self.conclude(partition, outcome);
+    }
+
+    /// The user's own consumption is done with everything up to and with this offset. It counts
+    /// from now on, and is written with the next flush or release.
+    pub fn commit(
+        &mut self,
+        now: Time,
+        partition: &PartitionId,
+        epoch: Epoch,
+        offset: Offset,
+    ) -> Result<(), CommitRefused> {
+        self.at(now);
+        let serving = match self.map.lanes.get_mut(partition) {
+            Some(lane) if self.external => lane.serving_mut(),
+            _ => None,
+        };
+        let serving = serving.ok_or(CommitRefused::NotOwned)?;
+        if serving.epoch != epoch {
+            let current = serving.epoch;
+            return Err(CommitRefused::Fenced { current });
+        }
+        serving.done_upto(offset)
     }
 
     /// Whether this was a call of a lane that is no more.

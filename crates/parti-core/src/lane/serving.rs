@@ -20,7 +20,7 @@ use std::time::Duration;
 
 use crate::config::{Config, Ordering};
 use crate::ids::{Epoch, Offset};
-use crate::io::{Ask, HandlerResult, Message};
+use crate::io::{Ask, CommitRefused, HandlerResult, Message};
 use crate::lane::outbox::Delivery;
 use crate::lane::suspicion::{Advice, Suspicion};
 use crate::lane::{Opening, Progress};
@@ -470,6 +470,25 @@ impl Serving {
             self.items[at].state = ItemState::Unburied(retry_at, error.clone());
         }
         (offset, Outcome::Later(retry_at))
+    }
+
+    /// Everything up to and with this offset was done elsewhere; no message of it is here.
+    pub(crate) fn done_upto(&mut self, offset: Offset) -> Result<(), CommitRefused> {
+        if offset == Offset(u64::MAX) {
+            return Err(CommitRefused::NoneFollows);
+        }
+        if offset.next() < self.done_next {
+            return Err(CommitRefused::GoesBack {
+                next: self.done_next,
+            });
+        }
+        if offset >= self.done_next {
+            self.done = Some(offset);
+            self.done_next = offset.next();
+            self.next = self.next.max(self.done_next);
+            self.done_above = self.done_above.split_off(&self.done_next);
+        }
+        Ok(())
     }
 
     fn done(&mut self, at: usize, commit: bool) -> Outcome {

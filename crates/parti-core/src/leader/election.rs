@@ -90,6 +90,8 @@ pub struct Election {
     /// Whether that record is news: its holder was alive when this worker was already looking.
     heard: bool,
     role: Role,
+    /// Whether it stands no more: it was told to resign, not merely told so by an agent.
+    retired: bool,
     in_flight: Option<LeaderRecord>,
     /// The highest term met anywhere: whoever leads must be above it, or nobody listens.
     floor: Term,
@@ -111,6 +113,7 @@ impl Election {
             known: Known::Unread,
             heard: false,
             role: Role::Follower,
+            retired: false,
             in_flight: None,
             floor: Term(0),
             last_sent: Time::ZERO,
@@ -166,10 +169,20 @@ impl Election {
 
     /// Gives up leadership and does not stand again.
     pub fn resign(&mut self) {
+        self.retired = true;
         self.role = match self.role {
             Role::Leading { term, .. } => Role::Resigning { term },
             _ => Role::Resigned,
         };
+    }
+
+    /// What follows a resignation: whom an agent deposed, it may elect again.
+    fn after_resigning(&self) -> Role {
+        if self.retired {
+            Role::Resigned
+        } else {
+            Role::Follower
+        }
     }
 
     /// Something of a higher term was met: either somebody else leads, or the record was lost and
@@ -236,7 +249,7 @@ impl Election {
                 Outcome::Lost
             }
             Role::Resigning { term } if record.term > term => {
-                self.role = Role::Resigned;
+                self.role = self.after_resigning();
                 Outcome::Nothing
             }
             _ => Outcome::Nothing,
@@ -259,7 +272,7 @@ impl Election {
                 Outcome::Lost
             }
             Role::Resigning { .. } => {
-                self.role = Role::Resigned;
+                self.role = self.after_resigning();
                 Outcome::Nothing
             }
             Role::Follower | Role::Resigned => Outcome::Nothing,
@@ -438,7 +451,8 @@ impl Election {
                     return self.landed(record.term, record.holder.is_none(), sent);
                 }
                 self.role = match self.role {
-                    Role::Resigning { .. } | Role::Resigned => Role::Resigned,
+                    Role::Resigning { .. } => self.after_resigning(),
+                    Role::Resigned => Role::Resigned,
                     _ => Role::Follower,
                 };
                 if was_leading {
@@ -472,7 +486,7 @@ impl Election {
                 Outcome::Won(term)
             }
             _ if resigned => {
-                self.role = Role::Resigned;
+                self.role = self.after_resigning();
                 Outcome::Nothing
             }
             // Asked to resign while a renewal was on its way: the resignation follows.

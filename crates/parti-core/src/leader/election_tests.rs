@@ -224,6 +224,35 @@ fn an_external_agent_decides_who_and_the_record_decides_the_term() {
 }
 
 #[test]
+fn whom_an_agent_deposed_it_may_elect_again_but_whoever_resigned_stands_no_more() {
+    let mut bench = Bench::new(Agent::External { elected: true });
+    bench.watched(None);
+    bench.step();
+    let (id, ..) = bench.write().expect("it stands");
+    let won = bench.answer(id, WriteOutcome::Done(Revision(50)));
+    assert_eq!(won, Outcome::Won(Term(1)));
+    bench.election.agent_says(false);
+    assert_eq!(bench.step(), Outcome::Lost);
+    bench.step();
+    let (id, _, record) = bench.write().expect("a resignation");
+    assert_eq!((record.holder, record.term), (None, Term(1)));
+    bench.answer(id, WriteOutcome::Done(Revision(51)));
+    bench.step();
+    assert!(bench.write().is_none());
+    bench.election.agent_says(true);
+    bench.step();
+    let (id, _, record) = bench.write().expect("a candidacy");
+    assert_eq!(record.term, Term(2));
+    bench.answer(id, WriteOutcome::Done(Revision(52)));
+    bench.election.resign();
+    bench.step();
+    let (id, ..) = bench.write().expect("a resignation");
+    bench.answer(id, WriteOutcome::Done(Revision(53)));
+    bench.step();
+    assert!(bench.write().is_none(), "for good");
+}
+
+#[test]
 fn a_leader_that_is_outdone_by_a_term_without_a_leader_stands_above_it() {
     let mut bench = Bench::new(Agent::Store);
     // The record was lost, so terms begin anew; what was published before still counts.

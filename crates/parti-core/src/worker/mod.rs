@@ -17,8 +17,8 @@ use std::time::Duration;
 
 use crate::ids::{Epoch, Incarnation, Offset, PartitionId, Term, Version, WorkerId};
 use crate::io::{
-    HandlerResult, Job, RequestId, Scope, SourceEvent, SourceRequest, StoreReply, StoreRequest,
-    WatchEvent,
+    Ask, CommitRefused, HandlerResult, Job, RequestId, Scope, SourceEvent, SourceRequest,
+    StoreReply, StoreRequest, WatchEvent,
 };
 use crate::partition::Partition;
 
@@ -74,6 +74,18 @@ pub enum Event {
     ClockJumped,
     /// The source has news.
     Source(SourceEvent),
+    /// The user's own consumption ([`SourceKind::External`](crate::io::SourceKind::External)) is
+    /// done with everything up to and with this offset. Answered by [`Action::Committed`], at once.
+    Commit {
+        /// Comes back in the answer.
+        ask: Ask,
+        /// Which partition.
+        partition: PartitionId,
+        /// Under which epoch it was started.
+        epoch: Epoch,
+        /// The last offset that is done.
+        offset: Offset,
+    },
     /// A handler call ended.
     Handled {
         /// Which partition.
@@ -102,6 +114,8 @@ pub enum Action {
     Source(SourceRequest),
     /// Call the user's handler; answer with [`Event::Handled`], once.
     Handle(Job),
+    /// The answer to [`Event::Commit`]. Ok: it counts, and is written with the next flush.
+    Committed(Ask, Result<(), CommitRefused>),
     /// Tell hooks, logs, metrics and the group's history.
     Report(Report),
     /// The worker is at its end.

@@ -111,6 +111,10 @@ impl Log {
                 ask,
                 result: Err(no_consumer()),
             }),
+            SourceRequest::External { ask, .. } => Some(SourceEvent::External {
+                ask,
+                result: Err(no_consumer()),
+            }),
             SourceRequest::Pull { ask, .. } => Some(SourceEvent::PullEnded { ask }),
             SourceRequest::StopPull { .. }
             | SourceRequest::Ack { .. }

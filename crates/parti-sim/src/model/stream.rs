@@ -227,6 +227,10 @@ impl Stream {
             SourceRequest::DeadLetter { ask, job, error } => {
                 Some(self.letters.publish(self.identity, ask, job, error))
             }
+            SourceRequest::External { ask, .. } => Some(SourceEvent::External {
+                ask,
+                result: Err(SourceError::Rejected("nobody consumes here himself".into())),
+            }),
         }
     }
 

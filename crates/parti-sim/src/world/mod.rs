@@ -227,7 +227,8 @@ impl World {
     fn new(setup: Arc<Setup>, scenario: Vec<Timed>, readable: bool) -> Self {
         let mut rng = Rng::new(setup.seed ^ 0x7061_7274_6921_0003);
         let source = match setup.source {
-            SourceKind::Log => Source::Log(Log::new(1)),
+            // Nobody brings his own consumption: a setup is never made so.
+            SourceKind::Log | SourceKind::External => Source::Log(Log::new(1)),
             SourceKind::Stream(retention) => {
                 let config = StreamConfig::of(retention, &setup.config.jetstream);
                 Source::Stream(Stream::new(1, config))
@@ -385,6 +386,8 @@ impl World {
             Action::ListPartitions => self.list_partitions(proc),
             Action::Source(request) => self.send_to_source(proc, request),
             Action::Handle(job) => self.call(proc, job),
+            // Nobody brings his own consumption here.
+            Action::Committed(..) => {}
             Action::Report(report) => self.reported(proc, &report),
             Action::Stopped(result) => self.stopped(proc, &result),
         }

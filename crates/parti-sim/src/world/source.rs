@@ -317,6 +317,13 @@ fn failure_of(request: &SourceRequest) -> Option<(Ask, SourceEvent)> {
                 result: Err(error()),
             },
         ),
+        SourceRequest::External { ask, .. } => (
+            *ask,
+            SourceEvent::External {
+                ask: *ask,
+                result: Err(error()),
+            },
+        ),
         SourceRequest::Pull { .. }
         | SourceRequest::StopPull { .. }
         | SourceRequest::Ack { .. }
@@ -332,7 +339,8 @@ fn answered_ask(event: &SourceEvent) -> Option<Ask> {
         | SourceEvent::Head { ask, .. }
         | SourceEvent::Read { ask, .. }
         | SourceEvent::Resolved { ask, .. }
-        | SourceEvent::DeadLettered { ask, .. } => Some(*ask),
+        | SourceEvent::DeadLettered { ask, .. }
+        | SourceEvent::External { ask, .. } => Some(*ask),
         SourceEvent::Delivered { .. }
         | SourceEvent::PullEnded { .. }
         | SourceEvent::Grew { .. }

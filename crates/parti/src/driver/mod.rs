@@ -8,6 +8,7 @@
 //!            │ Tick at next_deadline        ├─ Source ───▶ Transport ─────────┤
 //!            │                              ├─ Handle ───▶ task: the handler ─┤
 //!            └── timer                      ├─ ListPartitions ──▶ task ───────┘
+//!                                           ├─ Committed ▶ whoever committed
 //!                                           ├─ Report ───▶ observer, in line; status
 //!                                           └─ Stopped ──▶ the end
 //! ```
@@ -15,6 +16,7 @@
 //! There is no decision here. Whatever is asked gets exactly one answer, also when the code that
 //! was asked panics or takes too long.
 
+pub(crate) mod commits;
 mod requests;
 pub(crate) mod tasks;
 
@@ -26,7 +28,6 @@ use std::time::{Duration, SystemTime};
 use futures_util::StreamExt;
 use parti_core::ids::{PartitionId, WorkerId};
 use parti_core::io::{HandlerResult, Job, Scope, StoreRequest};
-use parti_core::record::AssignmentRecord;
 use parti_core::time::Time;
 use parti_core::worker::{Action, Event, Fatal, Options, Report, State, Worker};
 use tokio::sync::{mpsc, watch};
@@ -35,10 +36,12 @@ use tokio_util::sync::DropGuard;
 
 use crate::clock::Clock;
 use crate::handler::Handler;
+use crate::member::Assignment;
 use crate::message::Message;
 use crate::partitions::PartitionSource;
 use crate::source::{Record, Transport};
 use crate::store::{GroupChange, GroupStore};
+use commits::{CommitInbox, CommitRequest, Lease};
 use tasks::{Tasks, caught};
 
 /// So many events are taken in before the loop looks at the clock again.
@@ -65,7 +68,7 @@ pub(crate) struct Status {
     pub(crate) state: State,
     pub(crate) id: Option<WorkerId>,
     pub(crate) leader: bool,
-    pub(crate) assignment: Option<Arc<AssignmentRecord>>,
+    pub(crate) assignment: Option<Arc<Assignment>>,
     pub(crate) end: Option<Result<(), Fatal>>,
 }
 
@@ -79,13 +82,13 @@ impl Status {
     };
 }
 
-/// What tells two assignments apart, without comparing their lists after every message.
-fn mark(assignment: &AssignmentRecord) -> (u64, u64, u64) {
-    (
-        assignment.term.0,
-        assignment.version.0,
-        assignment.incarnation.0,
-    )
+/// Whether they are one and the same, without comparing lists after every message.
+fn same_assignment(a: Option<&Arc<Assignment>>, b: Option<&Arc<Assignment>>) -> bool {
+    match (a, b) {
+        (Some(a), Some(b)) => Arc::ptr_eq(a, b),
+        (None, None) => true,
+        _ => false,
+    }
 }
 
 /// What the loop is made of.
@@ -97,24 +100,22 @@ pub(crate) struct Parts {
     pub(crate) handler: Arc<dyn Handler>,
     pub(crate) observers: Vec<Arc<dyn Observer>>,
     pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) commits: CommitInbox,
+    pub(crate) lease: Arc<Lease>,
 }
 
 /// Handles of a loop that runs.
 pub(crate) struct Handles {
     pub(crate) events: mpsc::UnboundedSender<Event>,
     pub(crate) status: watch::Receiver<Status>,
-    /// The loop and all its tasks end when this is dropped.
-    #[expect(dead_code, reason = "held for what its drop does")]
-    pub(crate) guard: DropGuard,
 }
 
-/// Starts the loop.
-pub(crate) fn start(parts: Parts) -> Handles {
+/// Starts the loop, as one of these tasks.
+pub(crate) fn start(parts: Parts, tasks: &Tasks) -> Handles {
     let (events, inbox) = mpsc::unbounded_channel();
     let (status, seen) = watch::channel(Status::INIT);
-    let (tasks, guard) = Tasks::new();
     let limit = parts.options.config.operation_timeout;
-    let origin = parts.clock.now();
+    let origin = parts.lease.origin();
     let driver = Driver {
         worker: Worker::new(parts.options),
         store: parts.store,
@@ -131,12 +132,14 @@ pub(crate) fn start(parts: Parts) -> Handles {
         tasks: tasks.clone(),
         status,
         actions: Vec::new(),
+        assignment: None,
+        lease: parts.lease,
+        committing: None,
     };
-    tasks.spawn(driver.run(inbox));
+    tasks.spawn(driver.run(inbox, parts.commits));
     Handles {
         events,
         status: seen,
-        guard,
     }
 }
 
@@ -181,6 +184,11 @@ struct Driver {
     tasks: Tasks,
     status: watch::Sender<Status>,
     actions: Vec<Action>,
+    /// What it was last told to serve and prepare.
+    assignment: Option<Arc<Assignment>>,
+    lease: Arc<Lease>,
+    /// Who waits for the answer to the commit that is being handled.
+    committing: Option<commits::Answer>,
 }
 
 impl fmt::Debug for Driver {
@@ -190,7 +198,7 @@ impl fmt::Debug for Driver {
 }
 
 impl Driver {
-    async fn run(mut self, mut inbox: mpsc::UnboundedReceiver<Event>) {
+    async fn run(mut self, mut inbox: mpsc::UnboundedReceiver<Event>, mut commits: CommitInbox) {
         let Some(events) = self.events.upgrade() else {
             return;
         };
@@ -213,6 +221,8 @@ impl Driver {
                         self.handle(event);
                     }
                 }
+                // Disabled once nobody is left who could commit.
+                Some(commit) = commits.recv() => self.commit(commit),
                 () = &mut timer => {
                     if self.wall.jumped(self.clock.as_ref(), self.origin) {
                         self.handle(Event::ClockJumped);
@@ -250,20 +260,29 @@ impl Driver {
         self.tell_status(end);
     }
 
+    /// The answer is among the actions of this very event.
+    fn commit(&mut self, request: CommitRequest) {
+        let (event, answer) = request.into_event();
+        self.committing = Some(answer);
+        self.handle(event);
+        self.committing = None;
+    }
+
     fn tell_status(&self, end: Option<Result<(), Fatal>>) {
         let worker = &self.worker;
+        self.lease.set(worker.lease_until());
         self.status.send_if_modified(|status| {
             let same = status.state == worker.state()
                 && status.id.as_ref() == worker.id()
                 && status.leader == worker.is_leader()
-                && status.assignment.as_deref().map(mark) == worker.assignment().map(mark)
+                && same_assignment(status.assignment.as_ref(), self.assignment.as_ref())
                 && end.is_none();
             if !same {
                 *status = Status {
                     state: worker.state(),
                     id: worker.id().cloned(),
                     leader: worker.is_leader(),
-                    assignment: worker.assignment().cloned().map(Arc::new),
+                    assignment: self.assignment.clone(),
                     end,
                 };
             }
@@ -283,7 +302,14 @@ impl Driver {
                 }
             }
             Action::Handle(job) => self.call_handler(job),
+            Action::Committed(_, result) => {
+                if let Some(answer) = self.committing.take() {
+                    // Whoever asked may have gone meanwhile.
+                    let _ = answer.send(result);
+                }
+            }
             Action::Report(report) => {
+                self.note_assignment(&report);
                 for observer in &self.observers {
                     observer.observe(&report);
                 }
@@ -291,6 +317,25 @@ impl Driver {
             Action::Stopped(result) => return Some(result),
         }
         None
+    }
+
+    fn note_assignment(&mut self, report: &Report) {
+        match report {
+            Report::Assigned {
+                version,
+                serve,
+                prepare,
+                ..
+            } => {
+                self.assignment = Some(Arc::new(Assignment {
+                    version: *version,
+                    serve: serve.clone(),
+                    prepare: prepare.clone(),
+                }));
+            }
+            Report::SessionLost => self.assignment = None,
+            _ => {}
+        }
     }
 
     /// Runs something in the background that ends in an event.

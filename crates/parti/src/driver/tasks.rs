@@ -5,6 +5,7 @@ use std::future::Future;
 use std::panic::AssertUnwindSafe;
 
 use futures_util::FutureExt;
+use tokio::task::JoinHandle;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 /// Spawns tasks that are cancelled when the last owner's guard goes.
@@ -29,11 +30,11 @@ impl Tasks {
     }
 
     /// Runs a future to its end, or to the end of everything.
-    pub(crate) fn spawn(&self, work: impl Future<Output = ()> + Send + 'static) {
+    pub(crate) fn spawn(&self, work: impl Future<Output = ()> + Send + 'static) -> JoinHandle<()> {
         let token = self.token.clone();
         tokio::spawn(async move {
             token.run_until_cancelled(work).await;
-        });
+        })
     }
 }
 

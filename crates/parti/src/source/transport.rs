@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use futures_util::StreamExt;
 use parti_core::io::{
-    self, Ask, Body, Job, ReadBatch, SourceError, SourceEvent, SourceKind, SourceRequest,
+    self, Body, Job, ReadBatch, SourceError, SourceEvent, SourceKind, SourceRequest,
 };
 use tokio::sync::mpsc::UnboundedSender;
 use xxhash_rust::xxh3::xxh3_64;
@@ -113,32 +113,48 @@ async fn carry_out(
             };
             SourceEvent::DeadLettered { ask, result }
         }
-        // A log has no consumer. The core does not ask; if it did, it would be told.
+        // The core does not ask for anything else; if it did, it would be told.
+        other => return refused(other, "a log is read by partition; it has no consumer"),
+    })
+}
+
+/// The answer to a request that this transport has nothing for, if it needs one.
+pub(crate) fn refused(request: SourceRequest, why: &str) -> Option<SourceEvent> {
+    let error = || SourceError::Rejected(why.into());
+    Some(match request {
         SourceRequest::UpdateConsumer { ask, .. }
         | SourceRequest::DeleteConsumer { ask }
         | SourceRequest::ResetConsumer { ask }
         | SourceRequest::InspectConsumer { ask, .. }
         | SourceRequest::EvictConsumer { ask, .. } => SourceEvent::Consumer {
             ask,
-            result: Err(no_consumer()),
+            result: Err(error()),
         },
-        SourceRequest::Head { ask } => head(ask),
+        SourceRequest::Head { ask } => SourceEvent::Head {
+            ask,
+            result: Err(error()),
+        },
+        SourceRequest::Read { ask, .. } => SourceEvent::Read {
+            ask,
+            result: Err(error()),
+        },
+        SourceRequest::Resolve { ask, .. } => SourceEvent::Resolved {
+            ask,
+            result: Err(error()),
+        },
+        SourceRequest::DeadLetter { ask, .. } => SourceEvent::DeadLettered {
+            ask,
+            result: Err(error()),
+        },
+        SourceRequest::External { ask, .. } => SourceEvent::External {
+            ask,
+            result: Err(error()),
+        },
         SourceRequest::Pull { ask, .. } => SourceEvent::PullEnded { ask },
         SourceRequest::StopPull { .. }
         | SourceRequest::Ack { .. }
         | SourceRequest::Extend { .. } => return None,
     })
-}
-
-fn head(ask: Ask) -> SourceEvent {
-    SourceEvent::Head {
-        ask,
-        result: Err(no_consumer()),
-    }
-}
-
-fn no_consumer() -> SourceError {
-    SourceError::Rejected("a log is read by partition; it has no consumer".into())
 }
 
 async fn within<T>(

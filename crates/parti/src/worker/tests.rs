@@ -3,8 +3,11 @@
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
-use parti_core::worker::Report;
+use parti_core::config::{Config, Coordination};
+use parti_core::ids::{PartitionId, WorkerId};
+use parti_core::worker::{Fatal, Report, State};
 use tokio::sync::mpsc;
 
 use super::*;
@@ -210,4 +213,49 @@ async fn a_start_that_is_given_up_gives_its_id_back() {
     assert!(early.is_err(), "a group waits for its members first");
     let worker = start().await.expect("starts");
     assert_eq!(worker.id(), Some(WorkerId::new("worker-0")));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_worker_without_a_leader_starts_with_its_own_assignment() {
+    let mut group = Group::new();
+    group.produce(16);
+    let config = Config {
+        coordination: Coordination::Leaderless,
+        processing: parti_core::config::ProcessingConfig {
+            start: parti_core::config::StartPosition::Earliest,
+            ..Default::default()
+        },
+        ..Config::default()
+    };
+    let handled = group.handled.clone();
+    let handler = move |message: Message| {
+        handled.note(&message);
+        async { Ok::<(), HandlerError>(()) }
+    };
+    let worker = group.builder().config(config).start(handler).await;
+    let worker = worker.expect("starts");
+    assert_eq!(worker.assignment().serve.len(), 8);
+    assert!(!worker.is_leader());
+    worker.wait_for(State::Stable).await.expect("runs");
+    group.drained().await;
+    worker.stop().await.expect("stops");
+    group.assert_each_once();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_shorter_limit_of_the_caller_ends_a_stop_that_waits_for_a_handler() {
+    let mut group = Group::new();
+    group.produce(1);
+    let (begun, mut begins) = mpsc::unbounded_channel();
+    let handler = move |_: Message| {
+        let _ = begun.send(());
+        std::future::pending::<Result<(), HandlerError>>()
+    };
+    let worker = group.builder().start(handler).await.expect("starts");
+    begins.recv().await.expect("the message is being handled");
+    let asked = tokio::time::Instant::now();
+    let limit = Duration::from_secs(2);
+    worker.stop_within(limit).await.expect("stops");
+    // Time is the test's own here: it moves only to the next deadline.
+    assert!(asked.elapsed() <= limit, "{:?}", asked.elapsed());
 }

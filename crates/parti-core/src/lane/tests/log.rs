@@ -59,9 +59,17 @@ fn a_failed_read_is_tried_again_later() {
         ask,
         result: Err(super::error()),
     });
-    assert_eq!(bench.run(), []);
+    let why = "partition a cannot be read: the source is not available: down";
+    let trouble = LaneNote::Trouble(Trouble::Source(why.into()));
+    assert_eq!(bench.run(), [LaneAction::Note(trouble)]);
     bench.pass_to_deadline();
-    assert_eq!(only_read(&bench.run()).1, 5);
+    let (ask, from, _) = only_read(&bench.run());
+    assert_eq!(from, 5);
+    bench.source(SourceEvent::Read {
+        ask,
+        result: Err(super::error()),
+    });
+    assert_eq!(bench.run(), [], "told once");
 }
 
 #[test]

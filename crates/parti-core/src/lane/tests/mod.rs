@@ -1,5 +1,6 @@
 //! Lanes with their feeds, through the facade: what goes in, and the whole list of what comes out.
 
+mod external;
 mod handling;
 mod log;
 mod splice;
@@ -249,7 +250,8 @@ fn ask_of(request: &SourceRequest) -> Ask {
         | SourceRequest::Resolve { ask, .. }
         | SourceRequest::Pull { ask, .. }
         | SourceRequest::StopPull { ask }
-        | SourceRequest::DeadLetter { ask, .. } => *ask,
+        | SourceRequest::DeadLetter { ask, .. }
+        | SourceRequest::External { ask, .. } => *ask,
         SourceRequest::Ack { .. } | SourceRequest::Extend { .. } => {
             panic!("{request:?} has no ask")
         }

@@ -212,7 +212,10 @@ impl Group {
                 Action::Source(request) => self.source(request),
                 Action::Stopped(result) => result.expect("no reason to end"),
                 Action::Report(Report::Trouble(trouble)) => self.troubles.push(trouble),
-                Action::Unwatch(_) | Action::Handle(_) | Action::Report(_) => {}
+                Action::Unwatch(_)
+                | Action::Handle(_)
+                | Action::Committed(..)
+                | Action::Report(_) => {}
             }
         }
     }

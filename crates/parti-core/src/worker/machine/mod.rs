@@ -122,7 +122,7 @@ impl Worker {
         let config = Arc::new(options.config);
         let mut rng = Rng::new(options.seed);
         let capacity = match options.source {
-            SourceKind::Log => None,
+            SourceKind::Log | SourceKind::External => None,
             SourceKind::Stream(_) => Some(config.jetstream.subject_cap),
         };
         let leaderless = (config.coordination == Coordination::Leaderless)
@@ -171,6 +171,12 @@ impl Worker {
     /// The claimed id, while there is a session.
     pub fn id(&self) -> Option<&WorkerId> {
         self.session.id().map(|(id, _)| id)
+    }
+
+    /// Until when the lease lasts, by this worker's own clock: nothing may be handled after that,
+    /// unless it is renewed.
+    pub fn lease_until(&self) -> Time {
+        self.session.lease_until()
     }
 
     /// Whether this worker leads.
@@ -235,7 +241,7 @@ impl Worker {
         let now = self.out.now();
         self.stirred |= !matches!(
             event,
-            Event::Tick | Event::Source(_) | Event::Handled { .. }
+            Event::Tick | Event::Source(_) | Event::Handled { .. } | Event::Commit { .. }
         );
         match event {
             Event::Start => {
@@ -260,6 +266,15 @@ impl Worker {
             Event::Flush => self.holdings.flush(now),
             Event::ClockJumped => self.session.clock_jumped(&mut self.out),
             Event::Source(event) => self.lanes.source(now, event),
+            Event::Commit {
+                ask,
+                partition,
+                epoch,
+                offset,
+            } => {
+                let result = self.lanes.commit(now, &partition, epoch, offset);
+                self.out.push(Action::Committed(ask, result));
+            }
             Event::Handled {
                 partition,
                 epoch,

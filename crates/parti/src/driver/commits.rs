@@ -1,0 +1,109 @@
+//! Progress that comes from outside, and the lease that whoever makes it must look at.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use parti_core::ids::{Epoch, Offset, PartitionId};
+use parti_core::io::{Ask, CommitRefused};
+use parti_core::time::Time;
+use parti_core::worker::Event;
+use tokio::sync::{mpsc, oneshot};
+
+use crate::clock::Clock;
+
+/// Where the answer to a commit goes.
+pub(super) type Answer = oneshot::Sender<Result<(), CommitRefused>>;
+
+/// Commits that wait for the event loop.
+pub(crate) type CommitInbox = mpsc::UnboundedReceiver<CommitRequest>;
+
+/// One commit.
+pub(crate) struct CommitRequest {
+    partition: PartitionId,
+    epoch: Epoch,
+    offset: Offset,
+    answer: Answer,
+}
+
+impl CommitRequest {
+    pub(super) fn into_event(self) -> (Event, Answer) {
+        let event = Event::Commit {
+            // One at a time: there is nothing to tell apart.
+            ask: Ask(0),
+            partition: self.partition,
+            epoch: self.epoch,
+            offset: self.offset,
+        };
+        (event, self.answer)
+    }
+}
+
+/// How long this worker may handle messages, by its own clock. Shared by the event loop, which sets
+/// it, and those who look.
+#[derive(Debug)]
+pub(crate) struct Lease {
+    until: AtomicU64,
+    clock: Arc<dyn Clock>,
+    /// The process's time zero.
+    origin: Time,
+}
+
+impl Lease {
+    pub(crate) fn new(clock: Arc<dyn Clock>) -> Self {
+        Self {
+            until: AtomicU64::new(0),
+            origin: clock.now(),
+            clock,
+        }
+    }
+
+    pub(super) fn origin(&self) -> Time {
+        self.origin
+    }
+
+    pub(super) fn set(&self, until: Time) {
+        self.until.store(until.0, Ordering::Release);
+    }
+
+    fn is_alive(&self) -> bool {
+        let now = Time::ZERO + self.clock.now().since(self.origin);
+        now < Time(self.until.load(Ordering::Acquire))
+    }
+}
+
+/// Takes progress to the event loop.
+#[derive(Clone, Debug)]
+pub(crate) struct Committer {
+    requests: mpsc::UnboundedSender<CommitRequest>,
+    lease: Arc<Lease>,
+}
+
+/// A way for commits.
+pub(crate) fn commits(lease: Arc<Lease>) -> (Committer, CommitInbox) {
+    let (requests, inbox) = mpsc::unbounded_channel();
+    (Committer { requests, lease }, inbox)
+}
+
+impl Committer {
+    pub(crate) async fn commit(
+        &self,
+        partition: PartitionId,
+        epoch: Epoch,
+        offset: Offset,
+    ) -> Result<(), CommitRefused> {
+        let (answer, answered) = oneshot::channel();
+        let request = CommitRequest {
+            partition,
+            epoch,
+            offset,
+            answer,
+        };
+        // A loop that has ended owns nothing.
+        let _ = self.requests.send(request);
+        answered.await.unwrap_or(Err(CommitRefused::NotOwned))
+    }
+
+    pub(crate) fn lease_is_alive(&self) -> bool {
+        self.lease.is_alive()
+    }
+}
