@@ -99,9 +99,12 @@ impl<F: Fn() + Send + Sync> Subject for Served<F> {
 #[cfg(any(feature = "nats", feature = "etcd", feature = "postgres"))]
 macro_rules! served {
     ($name:ident) => {
+        served!($name, parti_servers::$name::Server::start());
+    };
+    ($name:ident, $server:expr) => {
         #[tokio::test(flavor = "multi_thread")]
         async fn $name() {
-            let server = parti_servers::$name::Server::start();
+            let server = $server;
             let url = server.url();
             let server = std::sync::Mutex::new(server);
             let strike = || {
@@ -117,6 +120,8 @@ macro_rules! served {
 
 #[cfg(feature = "nats")]
 served!(nats);
+#[cfg(feature = "nats")]
+served!(nats_oldest, parti_servers::nats::Server::start_version("2.10.26"));
 #[cfg(feature = "etcd")]
 served!(etcd);
 #[cfg(feature = "postgres")]

@@ -1,0 +1,382 @@
+//! From a URL to a connection, and what is known about it from then on.
+
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use async_nats::{Client, ConnectErrorKind, ConnectOptions, Event, ServerAddr, ServerError};
+use tokio::sync::watch;
+
+use super::super::{Address, Error, Secret};
+
+const PARAMETERS: [&str; 8] = [
+    "creds", "token", "nkey", "tls", "ca", "cert", "key", "replicas",
+];
+const DEFAULT_BUCKET: &str = "parti";
+/// Enough for a distant server; after it, opening gives up on this host.
+const CONNECT_WITHIN: Duration = Duration::from_secs(3);
+const OPEN_WITHIN: Duration = Duration::from_secs(10);
+/// A server that does not answer three of these in a row counts as lost: a stopped process or a
+/// dropped link shows no other sign.
+const PING_EVERY: Duration = Duration::from_secs(2);
+const RECONNECT_AT_LEAST_EVERY: Duration = Duration::from_secs(1);
+const OLDEST_SERVER: (u32, u32) = (2, 10);
+
+/// What a URL asks for.
+pub(super) struct Target {
+    pub name: String,
+    pub bucket: String,
+    pub replicas: Option<usize>,
+    hosts: Vec<ServerAddr>,
+    login: Login,
+    tls: Tls,
+}
+
+enum Login {
+    None,
+    Password(String, Secret),
+    Token(Secret),
+    Credentials(PathBuf),
+    NkeySeed(PathBuf),
+}
+
+#[derive(Default)]
+struct Tls {
+    required: bool,
+    authority: Option<PathBuf>,
+    own: Option<(PathBuf, PathBuf)>,
+}
+
+impl Target {
+    pub(super) fn parse(url: &str) -> Result<Self, Error> {
+        let mut address = Address::parse(url)?;
+        let tls_scheme = match address.scheme() {
+            "nats" => false,
+            "tls" => true,
+            _ => return Err(bad("it does not start with nats:// or tls://")),
+        };
+        let bucket = match address.path().trim_end_matches('/') {
+            "" => DEFAULT_BUCKET.to_owned(),
+            bucket => bucket.to_owned(),
+        };
+        if !bucket
+            .chars()
+            .all(|c| c.is_ascii_alphanumeric() || c == '_' || c == '-')
+        {
+            return Err(bad(&format!(
+                "the bucket {bucket:?} may hold letters, digits, _ and - only"
+            )));
+        }
+        let hosts = address
+            .hosts(4222)
+            .into_iter()
+            .map(|(host, port)| server(host, port))
+            .collect::<Result<_, _>>()?;
+        let name = match address.path() {
+            "" => format!("{address}/{bucket}"),
+            _ => address.to_string(),
+        };
+        let login = login(&mut address)?;
+        let tls = tls(&mut address, tls_scheme)?;
+        let replicas = address.take_parsed("replicas", "a number from 1 to 5")?;
+        if replicas.is_some_and(|replicas| !(1..=5).contains(&replicas)) {
+            return Err(bad("its parameter replicas is not a number from 1 to 5"));
+        }
+        address.finish(&PARAMETERS)?;
+        Ok(Self {
+            name,
+            bucket,
+            replicas,
+            hosts,
+            login,
+            tls,
+        })
+    }
+}
+
+fn login(address: &mut Address) -> Result<Login, Error> {
+    let mut found = Vec::new();
+    match (address.user(), address.password()) {
+        (Some(user), Some(password)) => {
+            found.push(Login::Password(user.to_owned(), password.clone()));
+        }
+        // NATS takes a lone name before the @ for a token.
+        (Some(token), None) => found.push(Login::Token(Secret::new(token))),
+        (None, Some(_)) => return Err(bad("it has a password and no user")),
+        (None, None) => {}
+    }
+    found.extend(address.take("token").map(Login::Token));
+    found.extend(path(address, "creds").map(Login::Credentials));
+    found.extend(path(address, "nkey").map(Login::NkeySeed));
+    let login = found.pop().unwrap_or(Login::None);
+    match found.is_empty() {
+        true => Ok(login),
+        false => Err(bad(
+            "it has more than one of user, token, creds and nkey; say one",
+        )),
+    }
+}
+
+fn tls(address: &mut Address, scheme: bool) -> Result<Tls, Error> {
+    let asked: Option<bool> = address.take_parsed("tls", "true or false")?;
+    if scheme && asked == Some(false) {
+        return Err(bad("it says tls:// and tls=false"));
+    }
+    let authority = path(address, "ca");
+    let own = match (path(address, "cert"), path(address, "key")) {
+        (Some(cert), Some(key)) => Some((cert, key)),
+        (None, None) => None,
+        _ => return Err(bad("cert and key belong together, one is missing")),
+    };
+    if asked == Some(false) && (authority.is_some() || own.is_some()) {
+        return Err(bad("it names certificates and says tls=false"));
+    }
+    Ok(Tls {
+        required: scheme || asked == Some(true) || authority.is_some() || own.is_some(),
+        authority,
+        own,
+    })
+}
+
+fn path(address: &mut Address, name: &str) -> Option<PathBuf> {
+    address.take(name).map(|text| PathBuf::from(text.reveal()))
+}
+
+fn server(host: &str, port: u16) -> Result<ServerAddr, Error> {
+    let place = match host.contains(':') {
+        true => format!("nats://[{host}]:{port}"),
+        false => format!("nats://{host}:{port}"),
+    };
+    place
+        .parse()
+        .map_err(|_| bad(&format!("{host:?} is no host")))
+}
+
+fn bad(why: &str) -> Error {
+    Error::rejected(format!("the URL cannot be used: {why}"))
+}
+
+/// What the connection has told of itself.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Health {
+    /// How often it was made: a watch that sees another number has to start anew.
+    pub connects: u64,
+    pub up: bool,
+    /// What the server refused for lack of permission, and when: it answers such a request by a
+    /// remark on the connection, never to the one who asked.
+    pub forbidden: Vec<(Instant, String)>,
+}
+
+impl Health {
+    fn note(&mut self, event: &Event) {
+        const KEPT: usize = 64;
+        match event {
+            Event::Connected => {
+                self.connects += 1;
+                self.up = true;
+            }
+            Event::Disconnected | Event::Closed => self.up = false,
+            Event::ServerError(ServerError::Other(text))
+                if text
+                    .to_ascii_lowercase()
+                    .starts_with("permissions violation") =>
+            {
+                if self.forbidden.len() >= KEPT {
+                    self.forbidden.remove(0);
+                }
+                self.forbidden.push((Instant::now(), text.clone()));
+            }
+            _ => {}
+        }
+    }
+}
+
+/// Connects, once to each host, within a bounded time; and makes sure that the server is new
+/// enough.
+pub(super) async fn connect(target: &Target) -> Result<(Client, watch::Receiver<Health>), Error> {
+    // With two crypto providers in one build rustls would panic rather than choose. It is an error
+    // if the program has chosen already, and then that holds.
+    let _ = async_nats::rustls::crypto::ring::default_provider().install_default();
+    let (sender, mut health) = watch::channel(Health::default());
+    let options = options(target)
+        .await?
+        .name("parti")
+        .connection_timeout(CONNECT_WITHIN)
+        .ping_interval(PING_EVERY)
+        .request_timeout(None)
+        .reconnect_delay_callback(|attempt| {
+            let doubled = 1u64 << attempt.saturating_sub(1).min(10);
+            Duration::from_millis(doubled).min(RECONNECT_AT_LEAST_EVERY)
+        })
+        .event_callback(move |event| {
+            sender.send_modify(|health| health.note(&event));
+            std::future::ready(())
+        });
+    let connecting = options.connect(target.hosts.clone());
+    let client = match tokio::time::timeout(OPEN_WITHIN, connecting).await {
+        Ok(Ok(client)) => client,
+        Ok(Err(error)) => return Err(connect_error(target, &error)),
+        Err(_) => {
+            return Err(Error::unavailable(format!(
+                "{} cannot be reached: no answer within {OPEN_WITHIN:?}",
+                target.name
+            )));
+        }
+    };
+    check_version(target, &client.server_info().version)?;
+    // The remark about this very connection must not be mistaken for a second one later.
+    let first = health.wait_for(|health| health.connects > 0);
+    if tokio::time::timeout(CONNECT_WITHIN, first).await.is_err() {
+        return Err(Error::unavailable(format!(
+            "{} was lost while it was opened",
+            target.name
+        )));
+    }
+    Ok((client, health))
+}
+
+async fn options(target: &Target) -> Result<ConnectOptions, Error> {
+    let mut options = ConnectOptions::new();
+    options = match &target.login {
+        Login::None => options,
+        Login::Password(user, password) => {
+            options.user_and_password(user.clone(), password.reveal().to_owned())
+        }
+        Login::Token(token) => options.token(token.reveal().to_owned()),
+        // What these two hold is secret, and so are the details of what is wrong with it.
+        Login::Credentials(file) => options.credentials(&read(file, "creds")?).map_err(|_| {
+            bad(&format!(
+                "{} is no credentials file; make one with nsc",
+                file.display()
+            ))
+        })?,
+        Login::NkeySeed(file) => {
+            let seed = read(file, "nkey")?.trim().to_owned();
+            if !seed.starts_with("SU") || !seed.chars().all(|c| c.is_ascii_alphanumeric()) {
+                return Err(bad(&format!(
+                    "{} does not hold a user's seed, which starts with SU",
+                    file.display()
+                )));
+            }
+            options.nkey(seed)
+        }
+    };
+    if let Some(authority) = &target.tls.authority {
+        read(authority, "ca")?;
+        options = options.add_root_certificates(authority.clone());
+    }
+    if let Some((cert, key)) = &target.tls.own {
+        read(cert, "cert")?;
+        read(key, "key")?;
+        options = options.add_client_certificate(cert.clone(), key.clone());
+    }
+    Ok(options.require_tls(target.tls.required))
+}
+
+/// A small file, read at once: a missing one is then named, and not met again at each connect.
+fn read(file: &std::path::Path, parameter: &str) -> Result<String, Error> {
+    std::fs::read_to_string(file).map_err(|error| {
+        bad(&format!(
+            "its parameter {parameter} names {}, which cannot be read: {error}",
+            file.display()
+        ))
+    })
+}
+
+fn connect_error(target: &Target, error: &async_nats::ConnectError) -> Error {
+    let name = &target.name;
+    match error.kind() {
+        ConnectErrorKind::AuthorizationViolation | ConnectErrorKind::Authentication => {
+            Error::rejected(format!(
+                "{name} refuses the login; check user and password, token, creds or nkey of the URL"
+            ))
+        }
+        ConnectErrorKind::Tls => Error::rejected(format!("TLS to {name} cannot be used: {error}")),
+        ConnectErrorKind::Io if is_about_certificates(error) => Error::rejected(format!(
+            "{name} and this client do not agree on TLS: {error}; check ca, cert and key of the URL"
+        )),
+        _ => Error::unavailable(format!("{name} cannot be reached: {error}")),
+    }
+}
+
+fn is_about_certificates(error: &async_nats::ConnectError) -> bool {
+    let mut source = std::error::Error::source(error);
+    while let Some(inner) = source {
+        let io = inner.downcast_ref::<std::io::Error>();
+        if io
+            .and_then(|io| io.get_ref())
+            .is_some_and(|inner| inner.is::<async_nats::rustls::Error>())
+        {
+            return true;
+        }
+        source = inner.source();
+    }
+    false
+}
+
+fn check_version(target: &Target, version: &str) -> Result<(), Error> {
+    let mut numbers = version.split(['.', '-']).map(str::parse::<u32>);
+    match (numbers.next(), numbers.next()) {
+        (Some(Ok(major)), Some(Ok(minor))) if (major, minor) < OLDEST_SERVER => {
+            Err(Error::rejected(format!(
+                "{} runs NATS {version}; Parti needs {}.{} or newer: upgrade the server",
+                target.name, OLDEST_SERVER.0, OLDEST_SERVER.1
+            )))
+        }
+        // A version that is not numbers is a build of somebody's own: they know.
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_url_says_what_is_wrong_with_it() {
+        for (url, part) in [
+            ("nats://h/a.b", "bucket"),
+            ("nats://h/a/b", "bucket"),
+            ("nats://h?replicas=6", "replicas"),
+            ("nats://h?replicas=x", "replicas"),
+            ("nats://h?cert=a", "key"),
+            ("nats://u:p@h?token=t", "more than one"),
+            ("nats://:p@h", "no user"),
+            ("tls://h?tls=false", "tls=false"),
+            ("nats://h?replica=1", "replica"),
+            ("http://h", "nats://"),
+        ] {
+            let Err(error) = Target::parse(url) else {
+                panic!("{url} is taken")
+            };
+            assert!(error.to_string().contains(part), "{url}: {error}");
+        }
+    }
+
+    #[test]
+    fn a_url_says_where_and_how() {
+        let target = Target::parse("tls://u:p@a,b:1/orders?replicas=3").expect("good");
+        assert_eq!(
+            (target.bucket.as_str(), target.replicas),
+            ("orders", Some(3))
+        );
+        assert_eq!((target.hosts.len(), target.tls.required), (2, true));
+        assert!(matches!(target.login, Login::Password(..)));
+        let target = Target::parse("nats://[::1]").expect("good");
+        assert_eq!(target.name, "nats://[::1]/parti");
+        assert!(!target.tls.required && matches!(target.login, Login::None));
+        let token = Target::parse("nats://t@h").expect("good");
+        assert!(matches!(token.login, Login::Token(_)));
+        assert_eq!(token.name, "nats://h/parti");
+    }
+
+    #[test]
+    fn old_servers_are_refused() {
+        let target = Target::parse("nats://h").expect("good");
+        for version in ["2.9.25", "1.4.0", "2.9.0-beta.1"] {
+            assert!(check_version(&target, version).is_err(), "{version}");
+        }
+        for version in ["2.10.0", "2.15.1", "2.10.0-RC.1", "3.0.0", "dev"] {
+            assert!(check_version(&target, version).is_ok(), "{version}");
+        }
+    }
+}
