@@ -121,7 +121,10 @@ macro_rules! served {
 #[cfg(feature = "nats")]
 served!(nats);
 #[cfg(feature = "nats")]
-served!(nats_oldest, parti_servers::nats::Server::start_version("2.10.26"));
+served!(
+    nats_oldest,
+    parti_servers::nats::Server::start_version("2.10.26")
+);
 #[cfg(feature = "etcd")]
 served!(etcd);
 #[cfg(feature = "postgres")]
