@@ -35,13 +35,32 @@ async fn memory() {
     agrees(Arc::new(Memory::new())).await;
 }
 
-// A further backend is one line:
-//     #[cfg(feature = "nats")]
-//     #[tokio::test(flavor = "multi_thread")]
-//     async fn nats() {
-//         let server = parti_servers::nats::Server::start();
-//         agrees(parti::store::open(&server.url()).await.expect("a store")).await;
-//     }
+#[cfg(feature = "sqlite")]
+#[tokio::test(flavor = "multi_thread")]
+async fn sqlite() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let url = format!("sqlite:{}", folder.path().join("model.db").display());
+    agrees(parti::store::open(&url).await.expect("a store")).await;
+}
+
+/// A further backend with a server is one line.
+#[cfg(any(feature = "nats", feature = "etcd", feature = "postgres"))]
+macro_rules! served {
+    ($name:ident) => {
+        #[tokio::test(flavor = "multi_thread")]
+        async fn $name() {
+            let server = parti_servers::$name::Server::start();
+            agrees(parti::store::open(&server.url()).await.expect("a store")).await;
+        }
+    };
+}
+
+#[cfg(feature = "nats")]
+served!(nats);
+#[cfg(feature = "etcd")]
+served!(etcd);
+#[cfg(feature = "postgres")]
+served!(postgres);
 
 /// Runs the script on a store and on the model.
 async fn agrees(store: Arc<dyn Store>) {

@@ -8,6 +8,8 @@
 //! A [`Source`] is anything that is read by partition and offset: implement it for a log of your
 //! own. What is behind one durable consumer for many partitions has a transport of its own.
 
+#[cfg(feature = "sqlite")]
+pub mod log;
 mod memory;
 mod transport;
 

@@ -18,6 +18,7 @@
 
 mod fault;
 mod place;
+mod pulse;
 
 use std::collections::hash_map::RandomState;
 use std::fs::File;
@@ -32,6 +33,7 @@ use rusqlite::{Connection, ErrorCode, FileControl, OpenFlags, Transaction, Trans
 
 pub(crate) use fault::{Fault, WriteFault};
 pub(crate) use place::Guard;
+pub(crate) use pulse::Pulse;
 
 /// How long to wait for other processes' locks.
 const PATIENCE: Duration = Duration::from_secs(5);

@@ -205,12 +205,12 @@ mod tests {
     fn a_network_file_system_is_known_by_its_mount() {
         let mounts = "\
 22 1 253:0 / / rw,relatime - ext4 /dev/vda rw
-40 22 0:40 / /home/my\\040share rw shared:1 - nfs4 host:/share rw
-41 40 8:1 / /home/my\\040share/disk rw - ext4 /dev/sdb rw";
+40 22 0:40 / /srv/my\\040share rw shared:1 - nfs4 host:/share rw
+41 40 8:1 / /srv/my\\040share/disk rw - ext4 /dev/sdb rw";
         let on = |path: &str| network(mounts, Path::new(path));
-        assert_eq!(on("/home/my share/parti.db"), Some("nfs4"));
-        assert_eq!(on("/home/my share/disk/parti.db"), None);
-        assert_eq!(on("/home/my shared/parti.db"), None);
+        assert_eq!(on("/srv/my share/parti.db"), Some("nfs4"));
+        assert_eq!(on("/srv/my share/disk/parti.db"), None);
+        assert_eq!(on("/srv/my shared/parti.db"), None);
         assert_eq!(network("", Path::new("/x")), None);
     }
 

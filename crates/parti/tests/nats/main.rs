@@ -5,4 +5,3 @@ mod cluster;
 mod mirror;
 mod opening;
 mod single;
-mod speed;

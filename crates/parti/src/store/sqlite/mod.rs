@@ -7,7 +7,7 @@
 //! ```
 //!
 //! SQLite blocks, so each handle has threads of its own: one that writes ([`writer`]), two that
-//! read, one that looks for changes while somebody watches ([`pulse`]). They end once the handle
+//! read, one that looks for changes while somebody watches ([`Pulse`]). They end once the handle
 //! and its watches are dropped. What was acknowledged is on the disk: a kill or a power cut at any
 //! moment loses nothing of it.
 //!
@@ -28,7 +28,6 @@
 //! - A process that cannot get the lock for 5 s answers `Unavailable`. A full disk is `Rejected`
 //!   until there is space again.
 
-mod pulse;
 mod records;
 #[cfg(test)]
 mod tests;
@@ -45,11 +44,10 @@ use async_trait::async_trait;
 use rusqlite::Connection;
 use tokio::sync::oneshot;
 
-use self::pulse::Pulse;
 use self::records::LAYOUT;
 use self::writer::Writer;
 use super::{Entry, Error, Revision, Scope, Store, Watch, Write, check_key};
-use crate::sqlite::{Database, Fault};
+use crate::sqlite::{Database, Fault, Pulse};
 
 /// So many threads read: a long list does not hold up a watch.
 const READERS: usize = 2;

@@ -12,9 +12,8 @@ use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 
 use tokio::sync::oneshot;
 
-use super::pulse::Pulse;
 use super::records;
-use crate::sqlite::{Database, WriteFault};
+use crate::sqlite::{Database, Pulse, WriteFault};
 use crate::store::{Error, Revision, Write, check_batch};
 
 /// More batches than this do not wait: something is wrong, and memory is finite.

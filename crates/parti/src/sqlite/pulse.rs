@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use tokio::sync::watch;
 
-use crate::sqlite::Database;
+use super::Database;
 
 /// How often to look for changes by other processes.
 const EVERY: Duration = Duration::from_millis(40);
@@ -25,14 +25,14 @@ const WHILE_FAILING: Duration = Duration::from_millis(500);
 
 /// The way to the thread, which ends when this is dropped.
 #[derive(Debug)]
-pub(super) struct Pulse {
+pub(crate) struct Pulse {
     wake: SyncSender<()>,
     beat: Arc<watch::Sender<u64>>,
 }
 
 impl Pulse {
     /// Starts the thread.
-    pub(super) fn start(database: Database) -> std::io::Result<Self> {
+    pub(crate) fn start(database: Database) -> std::io::Result<Self> {
         // One waiting wake-up stands for any number of them.
         let (wake, woken) = sync_channel(1);
         let beat = Arc::new(watch::Sender::new(0));
@@ -44,14 +44,14 @@ impl Pulse {
     }
 
     /// Something may have changed.
-    pub(super) fn wake(&self) {
+    pub(crate) fn wake(&self) {
         if self.beat.receiver_count() > 0 {
             let _ = self.wake.try_send(());
         }
     }
 
     /// Follows the beats. A change that is committed from now on is followed by one.
-    pub(super) fn follow(&self) -> watch::Receiver<u64> {
+    pub(crate) fn follow(&self) -> watch::Receiver<u64> {
         let beats = self.beat.subscribe();
         self.wake();
         beats

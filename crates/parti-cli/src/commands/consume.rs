@@ -1,0 +1,394 @@
+//! `parti consume`: a real worker.
+
+use std::process::Stdio;
+use std::sync::Arc;
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use clap::ValueEnum;
+use parti::source::log::Topic;
+use parti::{
+    Config, FilePartitions, Handler, HandlerError, Message, PartitionSource, Report,
+    StaticPartitions, Worker,
+};
+use serde_json::{Value, json};
+use tokio::io::AsyncWriteExt;
+use tokio::process::Command;
+
+use crate::exit::{CODES, Failure};
+use crate::lines::{LineSender, Lines};
+use crate::places;
+use crate::signals::Endings;
+
+/// Run one worker of a group; start several, and they share the partitions.
+///
+/// SIGTERM and SIGINT stop it gracefully: it hands over everything, commits and says goodbye. A
+/// second one ends it at once.
+///
+/// Example: parti consume --store sqlite:data/group.db --source log:data --topic orders
+///          --group billing --exec ./bill-one.sh
+#[derive(clap::Args)]
+#[command(after_help = CODES)]
+pub struct Args {
+    /// Where the group's records live: memory:, sqlite:FILE, nats://…, etcd://…, postgres://…
+    #[arg(long, value_name = "URL")]
+    store: String,
+    /// Where messages come from: log:FOLDER
+    #[arg(long, value_name = "URL")]
+    source: String,
+    /// The group's name
+    #[arg(long)]
+    group: String,
+    /// The topic of the source
+    #[arg(long, default_value = "messages")]
+    topic: String,
+    /// How many partitions, with the ids "0" to "N-1"; by default what the topic has
+    #[arg(long, value_name = "N", conflicts_with = "partitions_file")]
+    partitions: Option<u32>,
+    /// The partitions, one a line or as JSON or YAML
+    #[arg(long, value_name = "FILE")]
+    partitions_file: Option<String>,
+    /// How a partition becomes a subject, such as dc.{0}.{1}.completion (JetStream only)
+    #[arg(long, value_name = "TEMPLATE")]
+    subject: Option<String>,
+    /// Where a new group starts: latest, earliest, an offset, or a time such as 2026-01-31T12:00:00Z
+    #[arg(long, value_name = "POSITION")]
+    start: Option<String>,
+    /// How partitions are spread: consistent_hash, round_robin or fair_share
+    #[arg(long)]
+    strategy: Option<String>,
+    /// Who decides: leader or leaderless
+    #[arg(long)]
+    coordination: Option<String>,
+    /// Settings, as YAML or JSON; flags win over it
+    #[arg(long, value_name = "FILE")]
+    config: Option<String>,
+    /// The number to have in the worker's id, if it is free
+    #[arg(long, value_name = "N")]
+    number: Option<u64>,
+    /// A command for each message: payload on stdin, PARTI_PARTITION, PARTI_OFFSET, PARTI_EPOCH,
+    /// PARTI_KEY, PARTI_ATTEMPT in its environment; another exit code than 0 is a failed message
+    #[arg(long, value_name = "COMMAND")]
+    exec: Option<String>,
+    /// What to print
+    #[arg(short, long, value_enum, default_value_t)]
+    output: Output,
+}
+
+/// What to print.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+enum Output {
+    /// Each handled message's payload
+    #[default]
+    Text,
+    /// One JSON object for everything that happens
+    Jsonl,
+}
+
+/// Does it.
+pub async fn run(args: Args) -> Result<(), Failure> {
+    let mut endings = Endings::catch()?;
+    let config = settings(&args)?;
+    if args.subject.is_some() {
+        return Err(Failure::usage(
+            "--subject is for JetStream sources; a log's partitions have numbers",
+        ));
+    }
+    let log = places::log(&args.source).await?;
+    let topic = log.topic(&args.topic).await?;
+    let partitions = partitions(&args, &topic)?;
+    let store = places::store(&args.store).await?;
+    let lines = Lines::start()?;
+    let last_words = Printer::new(&args, &lines);
+    let worker = {
+        let printer = last_words.clone();
+        let observer = printer.clone();
+        let handler = Printing {
+            exec: args.exec.clone(),
+            printer: printer.clone(),
+        };
+        let mut builder = Worker::builder(&args.group, store, topic, partitions)
+            .config(config)
+            .observer(move |report: &Report| observer.report(report));
+        if let Some(number) = args.number {
+            builder = builder.preferred_number(number);
+        }
+        let start = builder.start(handler);
+        tokio::select! {
+            started = start => started?,
+            // Dropping the start gives the id back, in the background; give it a moment.
+            () = endings.next() => {
+                tokio::time::sleep(std::time::Duration::from_millis(500)).await;
+                return Ok(());
+            }
+        }
+    };
+    let ended = tokio::select! {
+        ended = worker.ended() => ended,
+        () = endings.next() => {
+            eprintln!("stopping; once more ends it at once");
+            tokio::select! {
+                stopped = worker.stop() => stopped,
+                () = endings.next() => {
+                    return Err(Failure::failed("ended at once; the group takes over after the TTL"));
+                }
+            }
+        }
+    };
+    let reason = ended.as_ref().err().map(ToString::to_string);
+    last_words.event(json!({"event": "stopped", "error": reason}));
+    lines.finish();
+    Ok(ended?)
+}
+
+/// The settings of file and flags. Flags are read by the rules of the file.
+fn settings(args: &Args) -> Result<Config, Failure> {
+    let mut config = places::config(args.config.as_deref())?;
+    let mut given = json!({});
+    if let Some(strategy) = &args.strategy {
+        given["strategy"] = json!(strategy);
+    }
+    if let Some(coordination) = &args.coordination {
+        given["coordination"] = json!(coordination);
+    }
+    if let Some(start) = &args.start {
+        let start = match start.as_str() {
+            "latest" | "earliest" => json!(start),
+            text => match text.parse::<u64>() {
+                Ok(offset) => json!({ "offset": offset }),
+                Err(_) => json!({ "time": text }),
+            },
+        };
+        given["processing"] = json!({ "start": start });
+    }
+    let flags = Config::from_tree(&given).map_err(|problems| {
+        let named = problems.to_string().replace("processing.start", "start");
+        let lines = named.lines().map(|line| format!("--{line}"));
+        Failure::usage(lines.collect::<Vec<_>>().join("\n"))
+    })?;
+    if args.strategy.is_some() {
+        config.strategy = flags.strategy;
+    }
+    if args.coordination.is_some() {
+        config.coordination = flags.coordination;
+    }
+    if args.start.is_some() {
+        config.processing.start = flags.processing.start;
+    }
+    for hint in config.hints() {
+        if hint.applies == parti::core::config::HintFor::Any {
+            eprintln!("hint: {} {} {}", hint.field, hint.value, hint.advice);
+        }
+    }
+    Ok(config)
+}
+
+fn partitions(args: &Args, topic: &Topic) -> Result<Box<dyn PartitionSource>, Failure> {
+    if let Some(file) = &args.partitions_file {
+        return Ok(Box::new(FilePartitions::new(file)));
+    }
+    let count = topic.partitions();
+    match args.partitions {
+        Some(asked) if asked != count => Err(Failure::usage(format!(
+            "--partitions {asked}: topic {} has {count} partitions, for good; leave the flag out",
+            topic.name()
+        ))),
+        _ => Ok(Box::new(StaticPartitions::numbered(count))),
+    }
+}
+
+/// Prints what happens.
+#[derive(Clone)]
+struct Printer {
+    output: Output,
+    group: Arc<str>,
+    lines: LineSender,
+    worker: Arc<std::sync::Mutex<String>>,
+}
+
+impl Printer {
+    fn new(args: &Args, lines: &Lines) -> Self {
+        Self {
+            output: args.output,
+            group: args.group.as_str().into(),
+            lines: lines.sender(),
+            worker: Arc::default(),
+        }
+    }
+
+    fn worker(&self) -> String {
+        let worker = self.worker.lock();
+        worker.map_or_else(|poisoned| poisoned.into_inner().clone(), |id| id.clone())
+    }
+
+    fn event(&self, mut event: Value) {
+        event["worker"] = Value::String(self.worker());
+        if self.output == Output::Jsonl {
+            self.lines.event(event);
+        }
+    }
+
+    fn report(&self, report: &Report) {
+        if let Report::Claimed(id, _) = report
+            && let Ok(mut worker) = self.worker.lock()
+        {
+            *worker = id.to_string();
+        }
+        if let Some(event) = event_of(report, &self.group) {
+            self.event(event);
+        }
+        match report {
+            Report::Trouble(trouble) => eprintln!("{}: {trouble}", self.worker()),
+            Report::SessionLost => {
+                eprintln!("{}: the session is lost; seeking a new one", self.worker())
+            }
+            Report::Fenced { partition, epoch } => {
+                eprintln!("{}: fenced from {partition}, epoch {epoch}", self.worker());
+            }
+            Report::DeadLettered {
+                partition,
+                offset,
+                attempts,
+            } => eprintln!(
+                "{}: {partition}/{offset} went to the dead letters after {attempts} attempts",
+                self.worker()
+            ),
+            _ => {}
+        }
+    }
+
+    fn handled(&self, message: &Message) {
+        match self.output {
+            Output::Text => self.lines.line(String::from_utf8_lossy(message.payload())),
+            Output::Jsonl => self.event(message_event(message)),
+        }
+    }
+}
+
+fn ids<T: ToString>(ids: &[T]) -> Vec<String> {
+    ids.iter().map(ToString::to_string).collect()
+}
+
+/// What a report is as an event, if it is one.
+fn event_of(report: &Report, group: &str) -> Option<Value> {
+    Some(match report {
+        Report::Claimed(_, incarnation) => {
+            json!({"event": "started", "group": group, "incarnation": incarnation.0})
+        }
+        Report::Leading(term) => {
+            json!({"event": "leader", "leader": term.is_some(), "term": term.map(|t| t.0)})
+        }
+        Report::State { from, to } => {
+            json!({"event": "state", "from": format!("{from:?}"), "to": format!("{to:?}")})
+        }
+        Report::Assigned {
+            version,
+            serve,
+            prepare,
+            ..
+        } => json!({
+            "event": "assignment", "version": version.0, "serve": ids(serve), "prepare": ids(prepare),
+        }),
+        Report::Taken {
+            partition,
+            epoch,
+            offset,
+            next_offset,
+            seized,
+        } => json!({
+            "event": "taken", "partition": partition.as_str(), "epoch": epoch.0,
+            "offset": offset.map(|o| o.0), "next_offset": next_offset.0, "seized": seized,
+        }),
+        Report::Released {
+            partition,
+            epoch,
+            offset,
+            next_offset,
+        } => json!({
+            "event": "released", "partition": partition.as_str(), "epoch": epoch.0,
+            "offset": offset.map(|o| o.0), "next_offset": next_offset.0,
+        }),
+        Report::Fenced { partition, epoch } => {
+            json!({"event": "fenced", "partition": partition.as_str(), "epoch": epoch.0})
+        }
+        Report::SessionLost => json!({"event": "session_lost"}),
+        Report::Lease { alive } => json!({"event": "lease", "alive": alive}),
+        Report::DeadLettered {
+            partition,
+            offset,
+            attempts,
+        } => json!({
+            "event": "dead_lettered", "partition": partition.as_str(), "offset": offset.0,
+            "attempts": attempts,
+        }),
+        Report::Trouble(trouble) => json!({"event": "trouble", "error": trouble.to_string()}),
+        _ => return None,
+    })
+}
+
+fn message_event(message: &Message) -> Value {
+    let mut event = json!({
+        "event": "message",
+        "partition": message.partition.as_str(),
+        "offset": message.offset.0,
+        "epoch": message.epoch.0,
+        "attempt": message.attempt,
+        "subject": message.subject(),
+        "key": message.key().map(|key| String::from_utf8_lossy(key)),
+    });
+    match std::str::from_utf8(message.payload()) {
+        Ok(text) => event["payload"] = json!(text),
+        Err(_) => event["payload_b64"] = json!(STANDARD.encode(message.payload())),
+    }
+    event
+}
+
+/// Runs the command, if there is one, then prints.
+struct Printing {
+    exec: Option<String>,
+    printer: Printer,
+}
+
+#[parti::async_trait]
+impl Handler for Printing {
+    async fn handle(&self, message: Message) -> Result<(), HandlerError> {
+        if let Some(command) = &self.exec {
+            execute(command, &message).await?;
+        }
+        self.printer.handled(&message);
+        Ok(())
+    }
+}
+
+async fn execute(command: &str, message: &Message) -> Result<(), HandlerError> {
+    let key = message.key().map(|key| String::from_utf8_lossy(key));
+    let mut child = Command::new("sh")
+        .arg("-c")
+        .arg(command)
+        .env("PARTI_PARTITION", message.partition.as_str())
+        .env("PARTI_OFFSET", message.offset.to_string())
+        .env("PARTI_EPOCH", message.epoch.to_string())
+        .env("PARTI_ATTEMPT", message.attempt.to_string())
+        .env("PARTI_WORKER", message.worker.as_str())
+        .env("PARTI_SUBJECT", message.subject())
+        .env(
+            "PARTI_KEY",
+            key.as_deref().unwrap_or_default().replace('\0', ""),
+        )
+        .stdin(Stdio::piped())
+        // Stdout is for our own lines.
+        .stdout(Stdio::null())
+        .kill_on_drop(true)
+        .spawn()
+        .map_err(|error| format!("sh cannot be started: {error}"))?;
+    if let Some(mut stdin) = child.stdin.take() {
+        // A command that does not read its input is no failure.
+        let _ = stdin.write_all(message.payload()).await;
+    }
+    let status = child.wait().await?;
+    if status.success() {
+        Ok(())
+    } else {
+        Err(format!("the command ended with {status}").into())
+    }
+}

@@ -1,0 +1,202 @@
+//! `parti demo`: the main job, with real processes and no server.
+//!
+//! ```text
+//!   demo ─┬─ parti produce ──▶ log ──▶ parti consume ─┐
+//!         ├─ parti consume × N      ◀─ store ─▶       ├─ lines of JSON ──▶ audit
+//!         └─ join, leave, kill ──────────────────────▶┘
+//! ```
+
+mod audit;
+mod crew;
+mod view;
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::ValueEnum;
+use parti::core::config::parse_duration;
+use parti::source::log::{Topic, TopicSettings};
+use tokio::time::Instant;
+
+use crate::exit::{CODES, Failure};
+use crate::lines::print;
+use crate::places;
+use crate::signals::Endings;
+use audit::Audit;
+use crew::{Crew, Place};
+use view::View;
+
+/// With no word from any worker for so long, nothing more will come.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+const TOPIC: &str = "demo";
+
+/// Show what Parti does, with no server: a producer and several worker processes on an embedded
+/// log; one worker joins, one leaves, one is killed. Ends with an audit of every message.
+///
+/// Example: parti demo --workers 5 --partitions 64 --rate 2000 --for 40s
+#[derive(clap::Args)]
+#[command(after_help = CODES)]
+pub struct Args {
+    /// How many workers to begin with
+    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(2..=50))]
+    workers: u32,
+    /// How many partitions
+    #[arg(long, default_value_t = 12, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    partitions: u32,
+    /// Messages a second
+    #[arg(long, default_value_t = 500, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    rate: u32,
+    /// How long to produce
+    #[arg(long = "for", value_name = "DURATION", default_value = "20s", value_parser = duration)]
+    duration: Duration,
+    /// Who leaves and who is killed: the same seed chooses the same
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Another store than a file in a temporary folder
+    #[arg(long, value_name = "URL")]
+    store: Option<String>,
+    /// Another log than one in a temporary folder
+    #[arg(long, value_name = "URL")]
+    source: Option<String>,
+    /// How to show the audit
+    #[arg(short, long, value_enum, default_value_t)]
+    output: Shape,
+}
+
+/// How the audit is shown.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+enum Shape {
+    /// For people
+    #[default]
+    Text,
+    /// For programs
+    Json,
+}
+
+fn duration(text: &str) -> Result<Duration, String> {
+    let duration =
+        parse_duration(text).map_err(|why| format!("it {why}; give one such as 20s or 1m30s"))?;
+    if duration < Duration::from_secs(4) {
+        return Err("it is too short for a join, a leave and a kill; give at least 4s".into());
+    }
+    Ok(duration)
+}
+
+/// What is done to the group while it works.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Deed {
+    Join,
+    Leave,
+    Kill,
+}
+
+/// When: at these shares of the time.
+const DEEDS: [(f64, Deed); 3] = [(0.2, Deed::Join), (0.45, Deed::Leave), (0.7, Deed::Kill)];
+
+/// Does it.
+pub async fn run(args: Args) -> Result<(), Failure> {
+    let mut endings = Endings::catch()?;
+    let folder = tempfile::Builder::new().prefix("parti-demo-").tempdir()?;
+    let place = place(&args, folder.path().to_owned())?;
+    let settings = TopicSettings {
+        partitions: args.partitions,
+        ..TopicSettings::default()
+    };
+    let log = places::log(&place.source).await?;
+    let topic = log.create_topic(TOPIC, settings).await?;
+    let told = tokio::select! {
+        audit = play(&args, place, &topic) => audit?,
+        () = endings.next() => return Err(Failure::failed("ended before the audit")),
+    };
+    print(&match args.output {
+        Shape::Text => told.to_string(),
+        Shape::Json => format!("{:#}\n", told.to_json()),
+    })?;
+    told.verdict()
+}
+
+fn place(args: &Args, folder: PathBuf) -> Result<Place, Failure> {
+    let config = folder.join("demo.yaml");
+    std::fs::write(&config, crew::settings(args.workers))?;
+    let within = |scheme: &str, name: &str| format!("{scheme}:{}", folder.join(name).display());
+    Ok(Place {
+        store: args
+            .store
+            .clone()
+            .unwrap_or_else(|| within("sqlite", "group.db")),
+        source: args.source.clone().unwrap_or_else(|| within("log", "log")),
+        topic: TOPIC.into(),
+        // Another run on the same store is another group.
+        group: format!("demo-{}", std::process::id()),
+        config,
+    })
+}
+
+async fn play(args: &Args, place: Place, topic: &Topic) -> Result<Audit, Failure> {
+    let mut view = View::new(args);
+    let mut audit = Audit::new(args.partitions);
+    let mut crew = Crew::new(place, args.seed);
+    for _ in 0..args.workers {
+        crew.join()?;
+    }
+    view.say(&format!("{} workers start", args.workers));
+    while !audit.all_taken() {
+        let line = crew.next(PATIENCE).await?;
+        audit.take(&line);
+        view.show(&audit);
+    }
+    view.say(&format!(
+        "all {} partitions are served; producing",
+        args.partitions
+    ));
+    let mut producer = crew.produce(args.rate, args.duration)?;
+    let began = Instant::now();
+    let mut deeds = DEEDS.iter();
+    let mut next = deeds.next();
+    let mut produced = None;
+    let mut last_word = Instant::now();
+    loop {
+        if let Some((share, deed)) = next
+            && began.elapsed() >= args.duration.mul_f64(*share)
+        {
+            let who = match deed {
+                Deed::Join => crew.join()?,
+                Deed::Leave => crew.leave()?,
+                Deed::Kill => crew.kill()?,
+            };
+            audit.deed(*deed, &who);
+            view.say(&format!("{who} {}", view::verb(*deed)));
+            next = deeds.next();
+        }
+        tokio::select! {
+            line = crew.next(PATIENCE) => {
+                audit.take(&line?);
+                last_word = Instant::now();
+                view.show(&audit);
+            }
+            ended = producer.wait(), if produced.is_none() => {
+                let status = ended?;
+                if !status.success() {
+                    return Err(Failure::failed(format!("the producer ended with {status}")));
+                }
+                produced = Some(topic.describe().await?);
+            }
+            () = tokio::time::sleep(Duration::from_millis(50)) => {}
+        }
+        if let Some(info) = &produced
+            && next.is_none()
+            && (audit.has_all(info) || last_word.elapsed() > PATIENCE)
+        {
+            break;
+        }
+    }
+    view.say("everything is handled; the workers stop");
+    for line in crew.stop_all().await? {
+        audit.take(&line);
+    }
+    view.end();
+    let info = topic.describe().await?;
+    audit.close(&info);
+    Ok(audit)
+}

@@ -1,0 +1,99 @@
+//! How the program ends: one clear line, and a fitting exit code.
+
+use parti::WorkerError;
+use parti::source::SourceError;
+use parti::source::log::LogError;
+use parti::store;
+
+/// Something was lost, or did not come to its end.
+const FAILED: u8 = 1;
+/// What was asked for cannot be: a flag, a name, a setting.
+const USAGE: u8 = 2;
+/// A store or source cannot be reached just now.
+const UNAVAILABLE: u8 = 3;
+/// A store or source refuses; a person must mend something.
+const REFUSED: u8 = 4;
+
+/// Exit codes, for every command's help.
+pub const CODES: &str =
+    "Exit codes: 0 done, 1 failed, 2 wrong usage, 3 store or source unavailable, 4 refused.";
+
+/// Why the program ends.
+#[derive(Debug)]
+pub struct Failure {
+    /// The exit code.
+    pub code: u8,
+    /// What to print.
+    pub line: String,
+}
+
+impl Failure {
+    /// The job was not done.
+    pub fn failed(line: impl ToString) -> Self {
+        Self::new(FAILED, line)
+    }
+
+    /// What was asked for cannot be.
+    pub fn usage(line: impl ToString) -> Self {
+        Self::new(USAGE, line)
+    }
+
+    fn new(code: u8, line: impl ToString) -> Self {
+        Self {
+            code,
+            line: line.to_string(),
+        }
+    }
+}
+
+impl From<store::Error> for Failure {
+    fn from(error: store::Error) -> Self {
+        let code = match &error {
+            store::Error::Unavailable { .. } | store::Error::Unknown { .. } => UNAVAILABLE,
+            store::Error::Conflict { .. }
+            | store::Error::Rejected { .. }
+            | store::Error::Corrupt { .. } => REFUSED,
+        };
+        Self::new(code, error)
+    }
+}
+
+impl From<SourceError> for Failure {
+    fn from(error: SourceError) -> Self {
+        let code = match &error {
+            SourceError::Unavailable(_) => UNAVAILABLE,
+            SourceError::Rejected(_) | SourceError::Occupied { .. } => REFUSED,
+        };
+        Self::new(code, error)
+    }
+}
+
+impl From<LogError> for Failure {
+    fn from(error: LogError) -> Self {
+        let code = match &error {
+            LogError::Unavailable(_) | LogError::Unknown(_) => UNAVAILABLE,
+            LogError::NoSuchTopic { .. } | LogError::Mismatch { .. } => USAGE,
+            LogError::Rejected(_) | LogError::Corrupt(_) => REFUSED,
+        };
+        Self::new(code, error)
+    }
+}
+
+impl From<WorkerError> for Failure {
+    fn from(error: WorkerError) -> Self {
+        match error {
+            WorkerError::Store(error) => error.into(),
+            WorkerError::Source(error) => error.into(),
+            WorkerError::Config(problems) => Self::usage(problems),
+            WorkerError::StartTimeout { .. } => Self::new(UNAVAILABLE, error),
+            WorkerError::Fatal(_) => Self::new(REFUSED, error),
+            WorkerError::AlreadyStopped => Self::failed(error),
+        }
+    }
+}
+
+impl From<std::io::Error> for Failure {
+    fn from(error: std::io::Error) -> Self {
+        Self::failed(error)
+    }
+}

@@ -1,0 +1,29 @@
+//! SIGTERM and SIGINT.
+
+use tokio::signal::unix::{Signal, SignalKind, signal};
+
+use crate::exit::Failure;
+
+/// Both signals that ask the program to end.
+pub struct Endings {
+    terminate: Signal,
+    interrupt: Signal,
+}
+
+impl Endings {
+    /// From now on they are caught.
+    pub fn catch() -> Result<Self, Failure> {
+        Ok(Self {
+            terminate: signal(SignalKind::terminate())?,
+            interrupt: signal(SignalKind::interrupt())?,
+        })
+    }
+
+    /// Waits for the next one.
+    pub async fn next(&mut self) {
+        tokio::select! {
+            _ = self.terminate.recv() => {}
+            _ = self.interrupt.recv() => {}
+        }
+    }
+}
