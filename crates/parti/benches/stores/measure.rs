@@ -15,6 +15,9 @@ pub const KEYS: usize = 5_000;
 /// Batches, ours and the plain client's by turns; the median counts.
 const ROUNDS: usize = 31;
 
+/// Before each: who has just slept is not the first to be interrupted on a busy machine.
+const BREATH: Duration = Duration::from_millis(5);
+
 /// Changes whose way to the watcher is timed.
 const CHANGES: usize = 1_000;
 
@@ -77,6 +80,7 @@ async fn batches(backend: &mut Backend, run: &str) -> (Duration, Duration) {
         if round % 2 == 0 {
             plains.push(plain(backend, &writes).await);
         }
+        tokio::time::sleep(BREATH).await;
         let began = Instant::now();
         let outcomes = backend.store.write(batch).await;
         ours.push(began.elapsed());
@@ -91,6 +95,7 @@ async fn batches(backend: &mut Backend, run: &str) -> (Duration, Duration) {
 }
 
 async fn plain(backend: &mut Backend, writes: &[(String, Bytes)]) -> Duration {
+    tokio::time::sleep(BREATH).await;
     let began = Instant::now();
     backend.plain.write(writes).await;
     began.elapsed()
