@@ -1,14 +1,15 @@
 //! What is measured: each backend with its server, and the plain client to hold it against.
 //!
-//! A further one is an entry of [`ALL`] and a [`Plain`] for it.
+//! A further one is an entry of [`ALL`] and a [`Plain`] for it. Servers run as they would for a
+//! user who wants to keep what was acknowledged: what they sync to the disk by default, they sync.
 
 use std::any::Any;
-use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
-use async_trait::async_trait;
-use parti::store::{Bytes, Memory, Store};
+use parti::store::{Memory, Store};
 use tokio::runtime::Runtime;
+
+use crate::plain::{self, Plain};
 
 /// How to get one backend.
 pub struct Start {
@@ -22,19 +23,15 @@ pub struct Backend {
     pub store: Arc<dyn Store>,
     /// Another connection to the same store: who watches.
     pub other: Arc<dyn Store>,
-    /// The fastest that the backend's own client can do, if there is something to compare with.
-    pub plain: Option<Box<dyn Plain>>,
+    /// How another process gets to the same store, if it can.
+    pub url: Option<String>,
+    /// The fastest that the backend's own client can do.
+    pub plain: Box<dyn Plain>,
+    /// The server's process, if there is one.
+    pub server_id: Option<u32>,
     /// The server, which ends when this is dropped.
     #[allow(dead_code, reason = "held for its drop")]
     pub server: Box<dyn Any>,
-}
-
-/// A backend's own client, without Parti: all writes at once, pipelined or in one message, as fast
-/// as they can be made durable.
-#[async_trait]
-pub trait Plain: Send {
-    /// Writes these keys and values, and returns when all are acknowledged.
-    async fn write(&mut self, writes: &[(String, Bytes)]);
 }
 
 /// Everything that this build can measure.
@@ -43,8 +40,26 @@ pub const ALL: &[Start] = &[
         name: "memory",
         start: memory,
     },
-    // #[cfg(feature = "nats")]
-    // Start { name: "nats", start: nats },
+    #[cfg(feature = "sqlite")]
+    Start {
+        name: "sqlite",
+        start: sqlite,
+    },
+    #[cfg(feature = "nats")]
+    Start {
+        name: "nats",
+        start: nats,
+    },
+    #[cfg(feature = "etcd")]
+    Start {
+        name: "etcd",
+        start: etcd,
+    },
+    #[cfg(feature = "postgres")]
+    Start {
+        name: "postgres",
+        start: postgres,
+    },
 ];
 
 fn memory(_: &Runtime) -> Backend {
@@ -52,38 +67,69 @@ fn memory(_: &Runtime) -> Backend {
     Backend {
         store: Arc::new(store.clone()),
         other: Arc::new(store),
-        plain: Some(Box::new(PlainMap::default())),
+        url: None,
+        plain: Box::new(plain::memory::Map::default()),
+        server_id: None,
         server: Box::new(()),
     }
 }
 
-// A backend with a server:
-//
-// #[cfg(feature = "nats")]
-// fn nats(runtime: &Runtime) -> Backend {
-//     let server = parti_servers::nats::Server::start();
-//     let open = || runtime.block_on(parti::store::open(&server.url())).expect("a store");
-//     Backend {
-//         store: open(),
-//         other: open(),
-//         plain: Some(Box::new(runtime.block_on(PlainNats::connect(&server.url())))),
-//         server: Box::new(server),
-//     }
-// }
-
-/// A map behind a lock, with a revision for each value.
-#[derive(Default)]
-struct PlainMap {
-    map: Mutex<BTreeMap<String, (u64, Bytes)>>,
+#[cfg(any(
+    feature = "sqlite",
+    feature = "nats",
+    feature = "etcd",
+    feature = "postgres"
+))]
+fn opened(
+    runtime: &Runtime,
+    url: String,
+    plain: Box<dyn Plain>,
+    server_id: Option<u32>,
+    server: Box<dyn Any>,
+) -> Backend {
+    let open = || runtime.block_on(parti::store::open(&url)).expect("a store");
+    Backend {
+        store: open(),
+        other: open(),
+        plain,
+        server_id,
+        server,
+        url: Some(url),
+    }
 }
 
-#[async_trait]
-impl Plain for PlainMap {
-    async fn write(&mut self, writes: &[(String, Bytes)]) {
-        let mut map = self.map.lock().expect("no panic holds it");
-        for (key, value) in writes {
-            let revision = map.get(key).map_or(0, |(revision, _)| *revision);
-            map.insert(key.clone(), (revision + 1, value.clone()));
-        }
-    }
+#[cfg(feature = "sqlite")]
+fn sqlite(runtime: &Runtime) -> Backend {
+    let folder = tempfile::tempdir().expect("a folder");
+    let url = format!("sqlite:{}", folder.path().join("parti.db").display());
+    let plain = plain::sqlite::Sqlite::create(&folder.path().join("plain.db"));
+    opened(runtime, url, Box::new(plain), None, Box::new(folder))
+}
+
+#[cfg(feature = "nats")]
+fn nats(runtime: &Runtime) -> Backend {
+    let mut server = parti_servers::nats::Server::start();
+    let plain = runtime.block_on(plain::nats::Nats::connect(&server.url()));
+    let (url, id) = (server.url(), server.id());
+    opened(runtime, url, Box::new(plain), id, Box::new(server))
+}
+
+#[cfg(feature = "etcd")]
+fn etcd(runtime: &Runtime) -> Backend {
+    let mut server = parti_servers::etcd::Server::start();
+    let plain = runtime.block_on(plain::etcd::Etcd::connect(&server.address()));
+    let (url, id) = (server.url(), server.id());
+    opened(runtime, url, Box::new(plain), id, Box::new(server))
+}
+
+#[cfg(feature = "postgres")]
+fn postgres(runtime: &Runtime) -> Backend {
+    let mut server = parti_servers::postgres::Server::builder()
+        .setting("fsync", "on")
+        .setting("full_page_writes", "on")
+        .setting("shared_buffers", "128MB")
+        .start();
+    let plain = runtime.block_on(plain::postgres::Postgres::connect(&server.url()));
+    let (url, id) = (server.url(), server.id());
+    opened(runtime, url, Box::new(plain), id, Box::new(server))
 }

@@ -1,14 +1,16 @@
-//! Stores side by side, in one table: `cargo bench -p parti --bench stores [backend…]`
+//! Stores side by side, in one table: `cargo bench -p parti --bench stores -- [backend…]`
 //!
 //! ```text
 //!   backends ─▶ batches: our store and the plain client by turns ─▶ writes per second, ratio
-//!            ─▶ changes: one connection writes, another watches  ─▶ p50, p99
+//!            ─▶ changes: another process writes, this one watches ─▶ p50, p99
 //!            ─▶ idle:    watches of 5,000 keys, nothing happens  ─▶ CPU, bytes per key
 //! ```
 
 mod backends;
 mod measure;
+mod plain;
 mod process;
+mod writer;
 
 use std::time::Duration;
 
@@ -21,11 +23,14 @@ fn main() {
         .filter(|argument| !argument.starts_with('-'))
         .collect();
     let runtime = tokio::runtime::Runtime::new().expect("a runtime");
+    if writer::was_child(&runtime) {
+        return;
+    }
     println!(
-        "| store | batch of {} | writes/s | plain client | ratio | change p50 | change p99 | idle CPU | per watched key |",
+        "| store | batch of {} | writes/s | plain client | ratio | change p50 | change p99 | idle CPU | of its server | per watched key |",
         measure::KEYS
     );
-    println!("|---|---|---|---|---|---|---|---|---|");
+    println!("|---|---|---|---|---|---|---|---|---|---|");
     for start in backends::ALL {
         if !wanted.is_empty() && !wanted.iter().any(|name| name == start.name) {
             continue;
@@ -44,23 +49,23 @@ fn row(name: &str, measured: &Measured) {
         p50,
         p99,
         idle,
-        per_key,
     } = measured;
-    let per_second = measure::KEYS as f64 / batch.as_secs_f64();
-    let (plain, ratio) = match plain {
-        Some(plain) => (
-            shown(*plain),
-            format!("{:.2}", batch.as_secs_f64() / plain.as_secs_f64()),
-        ),
-        None => ("not measured".into(), "-".into()),
-    };
     println!(
-        "| {name} | {} | {per_second:.0} | {plain} | {ratio} | {} | {} | {:.2} % | {per_key:.0} B |",
+        "| {name} | {} | {:.0} | {} | {:.2} | {} | {} | {} | {} | {:.0} B |",
         shown(*batch),
+        measure::KEYS as f64 / batch.as_secs_f64(),
+        shown(*plain),
+        batch.as_secs_f64() / plain.as_secs_f64(),
         shown(*p50),
         shown(*p99),
-        idle * 100.0,
+        percent(idle.cpu),
+        idle.server_cpu.map_or("-".into(), percent),
+        idle.per_key,
     );
+}
+
+fn percent(part: f64) -> String {
+    format!("{:.1} %", part * 100.0)
 }
 
 fn shown(time: Duration) -> String {

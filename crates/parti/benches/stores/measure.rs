@@ -1,18 +1,22 @@
 //! The measurements.
 
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
 use futures_util::StreamExt;
-use parti::store::{Bytes, Change, Expect, Revision, Scope, Store, StoreExt, Watch, Write};
+use parti::store::{Bytes, Change, Expect, Revision, Scope, Store, Watch, Write};
 
 use crate::backends::Backend;
 use crate::process;
+use crate::writer::{self, Writer};
 
 /// How many partitions a flush writes, and how many keys an idle watch covers.
 pub const KEYS: usize = 5_000;
 
 /// Batches, ours and the plain client's by turns; the median counts.
-const ROUNDS: usize = 9;
+const ROUNDS: usize = 31;
+
+/// Before each: who has just slept is not the first to be interrupted on a busy machine.
+const BREATH: Duration = Duration::from_millis(5);
 
 /// Changes whose way to the watcher is timed.
 const CHANGES: usize = 1_000;
@@ -21,38 +25,42 @@ const CHANGES: usize = 1_000;
 const WATCHES: usize = 8;
 
 /// How long they idle.
-const IDLE: Duration = Duration::from_secs(5);
+const IDLE: Duration = Duration::from_secs(10);
 
 /// What was found about one backend.
 pub struct Measured {
     pub batch: Duration,
-    pub plain: Option<Duration>,
+    pub plain: Duration,
     pub p50: Duration,
     pub p99: Duration,
-    /// The part of one core that the process needed while its watches idled.
-    pub idle: f64,
-    /// Bytes per key and watch.
+    pub idle: Idle,
+}
+
+/// What watches need while nothing happens.
+pub struct Idle {
+    /// The part of one core that this process needed.
+    pub cpu: f64,
+    /// The part of one core that the server needed, with what it needs for itself.
+    pub server_cpu: Option<f64>,
+    /// Bytes per key and watch, in this process.
     pub per_key: f64,
 }
 
 /// Measures everything.
 pub async fn all(mut backend: Backend) -> Measured {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH);
-    let run = format!("bench-{:x}", now.map_or(0, |now| now.as_nanos()));
+    let run = format!("bench-{:x}", writer::now().as_nanos());
     let (batch, plain) = batches(&mut backend, &run).await;
     let (p50, p99) = changes(&backend, &run).await;
-    let (idle, per_key) = idle(&backend, &run).await;
     Measured {
         batch,
         plain,
         p50,
         p99,
-        idle,
-        per_key,
+        idle: idle(&backend, &run).await,
     }
 }
 
-async fn batches(backend: &mut Backend, run: &str) -> (Duration, Option<Duration>) {
+async fn batches(backend: &mut Backend, run: &str) -> (Duration, Duration) {
     let keys: Vec<String> = (0..KEYS)
         .map(|n| format!("partitions/{run}/p{n:05}"))
         .collect();
@@ -67,20 +75,30 @@ async fn batches(backend: &mut Backend, run: &str) -> (Duration, Option<Duration
             value: Some(value.clone()),
         });
         let batch: Vec<Write> = batch.collect();
+        let writes: Vec<(String, Bytes)> = keys.iter().cloned().zip(values).collect();
+        // Who is first changes: the disk may be busy with what the other one left to it.
+        if round % 2 == 0 {
+            plains.push(plain(backend, &writes).await);
+        }
+        tokio::time::sleep(BREATH).await;
         let began = Instant::now();
         let outcomes = backend.store.write(batch).await;
         ours.push(began.elapsed());
         for (revision, outcome) in revisions.iter_mut().zip(outcomes) {
             *revision = Some(outcome.expect("a write"));
         }
-        if let Some(plain) = &mut backend.plain {
-            let writes: Vec<(String, Bytes)> = keys.iter().cloned().zip(values).collect();
-            let began = Instant::now();
-            plain.write(&writes).await;
-            plains.push(began.elapsed());
+        if round % 2 == 1 {
+            plains.push(plain(backend, &writes).await);
         }
     }
-    (median(ours), (!plains.is_empty()).then(|| median(plains)))
+    (median(ours), median(plains))
+}
+
+async fn plain(backend: &mut Backend, writes: &[(String, Bytes)]) -> Duration {
+    tokio::time::sleep(BREATH).await;
+    let began = Instant::now();
+    backend.plain.write(writes).await;
+    began.elapsed()
 }
 
 /// About 200 bytes, as a partition's record is.
@@ -94,38 +112,36 @@ fn checkpoint(round: usize, number: usize) -> Bytes {
     ))
 }
 
-/// From before a write is sent until another connection's watch has told it.
+/// From before a write is sent until another connection's watch has told it. The next write comes
+/// right after: for a store that looks for changes from time to time, the worst moment.
 async fn changes(backend: &Backend, run: &str) -> (Duration, Duration) {
-    let key = format!("workers/{run}/w");
     let mut watch = backend.other.watch(Scope::Under(format!("workers/{run}/")));
     synced(&mut watch).await;
-    let mut last = None;
+    let mut writer = Writer::of(backend, format!("workers/{run}/w"));
     let mut times = Vec::new();
-    for number in 0..CHANGES {
-        let write = Write {
-            key: key.clone(),
-            expect: last.map_or(Expect::Absent, Expect::At),
-            value: Some(number.to_string().into()),
-        };
-        let began = Instant::now();
-        let (written, heard) = tokio::join!(backend.store.write_one(write), async {
-            loop {
-                match watch.next().await.expect("a watch never ends") {
-                    Change::Put(entry) if entry.value == number.to_string() => {
-                        return began.elapsed();
-                    }
-                    _ => {}
-                }
-            }
-        });
-        last = Some(written.expect("a write"));
-        times.push(heard);
+    for number in 0..=CHANGES {
+        let ((), took) = tokio::join!(writer.write(), heard(&mut watch));
+        // The first one also waits for its writer to open the store.
+        if number > 0 {
+            times.push(took);
+        }
     }
     times.sort();
     (times[CHANGES / 2], times[CHANGES * 99 / 100])
 }
 
-async fn idle(backend: &Backend, run: &str) -> (f64, f64) {
+/// How long the next change took to come here.
+async fn heard(watch: &mut Watch) -> Duration {
+    loop {
+        if let Change::Put(entry) = watch.next().await.expect("a watch never ends") {
+            let began = std::str::from_utf8(&entry.value).ok();
+            let began = began.and_then(|text| text.parse().ok()).expect("a time");
+            return writer::now().saturating_sub(Duration::from_nanos(began));
+        }
+    }
+}
+
+async fn idle(backend: &Backend, run: &str) -> Idle {
     let prefix = format!("workers/{run}-idle/");
     let batch = (0..KEYS).map(|n| Write {
         key: format!("{prefix}w{n:05}"),
@@ -142,14 +158,19 @@ async fn idle(backend: &Backend, run: &str) -> (f64, f64) {
         watches.push(watching(&*backend.other, &prefix).await);
     }
     let grown = process::resident().saturating_sub(before) as f64;
-    let used = process::cpu();
+    let server = || backend.server_id.map(process::cpu_of_family);
+    let (used, server_used) = (process::cpu(), server());
     // Polled all the while, as a reader does; nothing is to come.
     let quiet = futures_util::future::select_all(watches.iter_mut().map(StreamExt::next));
     let told = tokio::time::timeout(IDLE, quiet).await;
     assert!(told.is_err(), "an idle watch told something");
-    let used = process::cpu() - used;
-    let part = used.as_secs_f64() / IDLE.as_secs_f64();
-    (part, grown / (KEYS * WATCHES) as f64)
+    let part = |used: Duration| used.as_secs_f64() / IDLE.as_secs_f64();
+    let server_used = server().zip(server_used);
+    Idle {
+        cpu: part(process::cpu() - used),
+        server_cpu: server_used.map(|(now, before)| part(now.saturating_sub(before))),
+        per_key: grown / (KEYS * WATCHES) as f64,
+    }
 }
 
 async fn watching(store: &dyn Store, prefix: &str) -> Watch {

@@ -47,8 +47,9 @@ impl Memory {
 
 impl Shared {
     fn write(&mut self, write: Write) -> Result<Revision, Error> {
-        let current = self.entries.get(&write.key);
-        let holds = match (write.expect, current) {
+        let Write { key, expect, value } = write;
+        let current = self.entries.get_mut(&key);
+        let holds = match (expect, &current) {
             (Expect::Absent, None) => true,
             (Expect::At(revision), Some(entry)) => entry.revision == revision,
             (Expect::Absent, Some(_)) | (Expect::At(_), None) => false,
@@ -58,28 +59,38 @@ impl Shared {
         }
         self.revision += 1;
         let revision = Revision(self.revision);
-        let change = match write.value {
-            Some(value) => {
+        match (&value, current) {
+            (Some(value), Some(entry)) => {
+                entry.revision = revision;
+                entry.value = value.clone();
+            }
+            (Some(value), None) => {
                 let entry = Entry {
-                    key: write.key.clone(),
+                    key: key.clone(),
                     revision,
-                    value,
+                    value: value.clone(),
                 };
-                self.entries.insert(write.key.clone(), entry.clone());
-                Change::Put(entry)
+                self.entries.insert(key.clone(), entry);
             }
-            None => {
-                self.entries.remove(&write.key);
-                Change::Deleted {
-                    key: write.key.clone(),
-                    revision,
-                }
+            (None, _) => {
+                self.entries.remove(&key);
             }
+        }
+        let change = || match &value {
+            Some(value) => Change::Put(Entry {
+                key: key.clone(),
+                revision,
+                value: value.clone(),
+            }),
+            None => Change::Deleted {
+                key: key.clone(),
+                revision,
+            },
         };
         // Telling is also how we learn who has gone.
         self.watches.retain(|watcher| {
-            if watcher.scope.holds(&write.key) {
-                watcher.changes.send(change.clone()).is_ok()
+            if watcher.scope.holds(&key) {
+                watcher.changes.send(change()).is_ok()
             } else {
                 !watcher.changes.is_closed()
             }

@@ -202,6 +202,8 @@ impl Link {
         let request = Request {
             payload: Some(payload),
             headers,
+            // Ours, below, is enough: thousands of timers cost something.
+            timeout: Some(None),
             ..Request::new()
         };
         let answer = self.client.send_request(subject.clone(), request);

@@ -23,12 +23,12 @@ use tokio::time::sleep;
 
 use super::super::{Bytes, Entry, Error, Expect, Revision, Write, check_batch};
 use super::Shared;
-use super::api::{Last, Link, Refusal, Silence, Trouble, answer, code, not_permitted};
+use super::api::{Last, Link, Refusal, Silence, Trouble, code, not_permitted};
 use super::bucket::Bucket;
 use super::keys;
 
 /// How many writes of a batch are on their way at once; the server refuses more than 10,000.
-const WINDOW: usize = 1024;
+const WINDOW: usize = 2048;
 /// How many bytes of a batch are on their way at once; the server refuses more than 128 MiB.
 const WINDOW_BYTES: usize = 16 * 1024 * 1024;
 /// How often a refused write looks and tries again, when what is there is what it expects.
@@ -198,19 +198,22 @@ impl Publish<'_> {
     fn read(&self, payload: &[u8]) -> Result<Outcome, Error> {
         #[derive(Deserialize)]
         struct Ack {
-            seq: u64,
+            seq: Option<u64>,
+            error: Option<Refusal>,
         }
-        match answer::<Ack>(payload) {
-            Ok(Ack { seq }) if seq > 0 => {
+        match serde_json::from_slice(payload) {
+            Ok(Ack {
+                error: Some(refusal),
+                ..
+            }) => self.refused(&refusal),
+            Ok(Ack { seq: Some(seq), .. }) if seq > 0 => {
                 self.link.answered();
                 Ok(Outcome::Done(seq))
             }
             Ok(Ack { .. }) => Err(Error::unknown("the server's answer names no sequence")),
-            Err(Trouble::Refusal(refusal)) => self.refused(&refusal),
-            Err(Trouble::Garbled(why)) => Err(Error::unknown(format!(
+            Err(why) => Err(Error::unknown(format!(
                 "the server's answer is garbled: {why}"
             ))),
-            Err(Trouble::Silence(_)) => Err(Error::unknown("no answer")),
         }
     }
 

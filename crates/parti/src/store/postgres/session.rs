@@ -52,6 +52,8 @@ pub(super) struct Session<S = Statements> {
 pub(super) struct Statements {
     /// See [`super::write`].
     pub(super) write: Statement,
+    /// The same, for checkpoints that are there already.
+    pub(super) commit: Statement,
     /// The rows of some keys.
     pub(super) current: Statement,
     /// The rows of a range of keys.
@@ -117,19 +119,21 @@ impl Session<()> {
         let text = |sql: &str| sql.replace("{schema}", &settings.schema);
         let channel = settings.channel.as_str();
         let write = text(super::write::WRITE).replace("{channel}", channel);
+        let commit = text(super::write::COMMIT);
         let (current, forget) = (text(super::write::CURRENT), text(super::write::FORGET));
         let (list, changes) = (text(super::rows::LIST), text(super::watch::CHANGES));
         let prepared = async {
             // Together: one round trip.
             tokio::try_join!(
                 self.client.prepare(&write),
+                self.client.prepare(&commit),
                 self.client.prepare(&current),
                 self.client.prepare(&list),
                 self.client.prepare(&changes),
                 self.client.prepare(&forget),
             )
         };
-        let (write, current, list, changes, forget) = timeout(ANSWER, prepared)
+        let (write, commit, current, list, changes, forget) = timeout(ANSWER, prepared)
             .await
             .map_err(|_| Trouble::Late.told(During::Asking))?
             .map_err(|failure| fault::of(&failure, During::Asking))?;
@@ -139,6 +143,7 @@ impl Session<()> {
             in_use: self.in_use,
             statements: Statements {
                 write,
+                commit,
                 current,
                 list,
                 changes,

@@ -5,11 +5,15 @@
 //!   counter  revision │ floor                the last revision given; up to which tombstones are gone
 //! ```
 //!
+//! What is new is found by an index of revisions. The checkpoints, everything below `partitions/`,
+//! are not in it: they are written all the time, thousands at once, and hardly ever watched. Who
+//! does watch them looks through all of them that are in its scope.
+//!
 //! Transactions that write come one after the other, and the counter is part of them: revisions
 //! have the order of the commits. So whoever has seen everything up to a revision misses nothing by
 //! asking for what is above it, as long as that revision is not below the floor.
 
-use rusqlite::{Connection, OptionalExtension, Result, Row, params};
+use rusqlite::{CachedStatement, Connection, OptionalExtension, Result, Row, params};
 
 use crate::sqlite::Layout;
 use crate::store::{Bytes, Change, Entry, Expect, Revision, Scope, Write};
@@ -31,7 +35,8 @@ pub(super) const LAYOUT: Layout = Layout {
             revision INTEGER NOT NULL,
             value    BLOB
         ) STRICT, WITHOUT ROWID;
-        CREATE UNIQUE INDEX records_by_revision ON records (revision);
+        CREATE INDEX records_by_revision ON records (revision)
+            WHERE key < 'partitions/' OR key >= 'partitions0';
         CREATE INDEX tombstones ON records (revision) WHERE value IS NULL;",
 };
 
@@ -122,11 +127,17 @@ pub(super) fn news(connection: &Connection, scope: &Scope, since: i64) -> Result
         }
         Scope::Under(prefix) => bounds(prefix),
     };
-    // By the index of revisions: what is new is little, what is in the scope may be much.
+    // By the index, for what is in it: what is new is little, what is in the scope may be much. The
+    // condition must be the index's own, word by word.
     let changes = connection
         .prepare_cached(
             "SELECT key, revision, value FROM records INDEXED BY records_by_revision
              WHERE revision > ?1 AND key >= ?2 AND (?3 IS NULL OR key < ?3)
+               AND (key < 'partitions/' OR key >= 'partitions0')
+             UNION ALL
+             SELECT key, revision, value FROM records
+             WHERE revision > ?1 AND key >= max(?2, 'partitions/')
+               AND key < min(ifnull(?3, 'partitions0'), 'partitions0')
              ORDER BY revision LIMIT ?4",
         )?
         .query_map(
@@ -150,32 +161,48 @@ pub(super) fn news(connection: &Connection, scope: &Scope, since: i64) -> Result
     })
 }
 
-/// Carries out a write under a new revision, if its expectation holds. If not, the answer is what
-/// is there instead.
-pub(super) fn apply(
-    connection: &Connection,
-    write: &Write,
-    revision: i64,
-) -> Result<std::result::Result<(), Option<Entry>>> {
-    let value = write.value.as_deref();
-    let changed = match write.expect {
-        Expect::Absent => connection
-            .prepare_cached(
+/// Carries out writes, many of them in one transaction: its statements are looked up once.
+pub(super) struct Writing<'a> {
+    connection: &'a Connection,
+    create: CachedStatement<'a>,
+    replace: CachedStatement<'a>,
+}
+
+impl<'a> Writing<'a> {
+    pub(super) fn new(connection: &'a Connection) -> Result<Self> {
+        Ok(Self {
+            connection,
+            create: connection.prepare_cached(
                 "INSERT INTO records (key, revision, value) VALUES (?1, ?2, ?3)
                  ON CONFLICT (key) DO UPDATE SET revision = ?2, value = ?3 WHERE value IS NULL",
-            )?
-            .execute(params![write.key, revision, value])?,
-        Expect::At(expected) => connection
-            .prepare_cached(
+            )?,
+            replace: connection.prepare_cached(
                 "UPDATE records SET revision = ?2, value = ?3
                  WHERE key = ?1 AND revision = ?4 AND value IS NOT NULL",
-            )?
-            .execute(params![write.key, revision, value, number(expected)])?,
-    };
-    if changed == 1 {
-        return Ok(Ok(()));
+            )?,
+        })
     }
-    Ok(Err(read(connection, &write.key)?))
+
+    /// Carries out a write under a new revision, if its expectation holds. If not, the answer is
+    /// what is there instead.
+    pub(super) fn apply(
+        &mut self,
+        write: &Write,
+        revision: i64,
+    ) -> Result<std::result::Result<(), Option<Entry>>> {
+        let (key, value) = (&write.key, write.value.as_deref());
+        let changed = match write.expect {
+            Expect::Absent => self.create.execute(params![key, revision, value])?,
+            Expect::At(expected) => {
+                self.replace
+                    .execute(params![key, revision, value, number(expected)])?
+            }
+        };
+        if changed == 1 {
+            return Ok(Ok(()));
+        }
+        Ok(Err(read(self.connection, key)?))
+    }
 }
 
 /// Keeps how far a transaction has come, and purges what nobody needs any more.

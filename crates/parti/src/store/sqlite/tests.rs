@@ -326,6 +326,60 @@ async fn a_watch_of_one_key_and_one_of_many_hear_another_handle() {
 }
 
 #[tokio::test]
+async fn what_is_new_is_found_on_both_sides_of_the_checkpoints() {
+    let folder = folder();
+    let path = folder.path().join("parti.db");
+    let store = open(&path).await;
+    let first = store.create("first", "x").await.expect("created");
+    // More checkpoints than one answer takes, and keys that sort right beside them.
+    let beside = ["partitions", "partitions.", "partitions0", "a/b", "z"];
+    let checkpoints = (0..1_200).map(|number| format!("partitions/g/{number}"));
+    let mut keys: Vec<String> = checkpoints.collect();
+    keys.extend(beside.map(str::to_owned));
+    keys.sort_by_key(|key| key.len());
+    let batch = keys.iter().map(|key| put(key, Expect::Absent, "x"));
+    let outcomes = store.write(batch.collect()).await;
+    let revision = outcomes[0].clone().expect("created");
+    let deleted = store.delete(&keys[0], revision).await.expect("deleted");
+    let mut order: Vec<&str> = keys[1..].iter().map(String::as_str).collect();
+    order.push(&keys[0]);
+
+    let database = Connection::open(&path).expect("opened");
+    for prefix in ["", "partitions/", "partitions/g/", "partitions0/", "a/"] {
+        let scope = Scope::Under(prefix.into());
+        let mut found = Vec::new();
+        let mut since = i64::try_from(first.0).expect("small");
+        loop {
+            let news = super::records::news(&database, &scope, since).expect("asked");
+            let super::records::News::Changes {
+                changes,
+                revision,
+                complete,
+            } = news
+            else {
+                panic!("{news:?}");
+            };
+            found.extend(changes);
+            since = revision;
+            if complete {
+                break;
+            }
+        }
+        let expected: Vec<&str> = order
+            .iter()
+            .copied()
+            .filter(|key| scope.holds(key))
+            .collect();
+        let told = found.iter().map(|change| match change {
+            Change::Put(entry) => entry.key.as_str(),
+            Change::Deleted { key, revision } if *revision == deleted => key.as_str(),
+            other => panic!("{other:?}"),
+        });
+        assert_eq!(told.collect::<Vec<_>>(), expected, "{prefix:?}");
+    }
+}
+
+#[tokio::test]
 async fn dropped_futures_and_streams_leave_the_store_usable() {
     let folder = folder();
     let path = folder.path().join("parti.db");

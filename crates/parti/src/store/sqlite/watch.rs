@@ -61,6 +61,10 @@ pub(super) fn watch(inner: Arc<Inner>, scope: Scope) -> Watch {
         stream::unfold(watching, |mut watching| async move {
             loop {
                 if let Some(change) = watching.ready.pop_front() {
+                    if watching.ready.is_empty() {
+                        // A snapshot's room is large, and not needed any more.
+                        watching.ready = VecDeque::new();
+                    }
                     return Some((change, watching));
                 }
                 watching.step().await;

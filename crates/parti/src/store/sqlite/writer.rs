@@ -131,9 +131,10 @@ fn transaction(database: &mut Database, mut share: Vec<(&Write, &mut Option<Outc
     let outcome = database.write(|connection| {
         let before = records::counter(connection)?;
         let mut now = before;
+        let mut writing = records::Writing::new(connection)?;
         for (write, outcome) in &mut share {
             let next = now.revision + 1;
-            **outcome = Some(match records::apply(connection, write, next)? {
+            **outcome = Some(match writing.apply(write, next)? {
                 Ok(()) => {
                     now.revision = next;
                     Ok(Revision(next.unsigned_abs()))
