@@ -74,10 +74,10 @@ fn settled(group: &Group, alive: &[usize], dead: &[usize]) -> Timestamp {
 fn leader(group: &Group, alive: &[usize]) -> Option<usize> {
     let lines = group.lines();
     let leads = |worker: &&usize| {
-        let own = lines
+        let mut own = lines
             .iter()
             .filter(|(own, event)| own == *worker && event["event"] == "leader");
-        own.last().is_some_and(|(_, event)| event["leader"] == true)
+        own.next_back().is_some_and(|(_, event)| event["leader"] == true)
     };
     alive.iter().find(leads).copied()
 }
