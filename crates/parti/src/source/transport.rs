@@ -16,7 +16,7 @@ use crate::driver::tasks::{Tasks, caught};
 use super::{Batch, DeadLetter, Growth, Record, Source};
 use parti_core::worker::Event;
 
-/// Carries out source requests; every one with an [`Ask`] gets exactly one answer.
+/// Carries out source requests; every one with an `Ask` gets exactly one answer.
 pub(crate) trait Transport: fmt::Debug + Send + Sync {
     /// What the core should expect of it.
     fn kind(&self) -> SourceKind;

@@ -6,8 +6,8 @@
 //!   watch ◀─beat── pulse ───┘
 //! ```
 //!
-//! SQLite blocks, so each handle has threads of its own: one that writes ([`writer`]), two that
-//! read, one that looks for changes while somebody watches ([`Pulse`]). They end once the handle
+//! SQLite blocks, so each handle has threads of its own: one that writes (`writer`), two that
+//! read, one that looks for changes while somebody watches (`pulse`). They end once the handle
 //! and its watches are dropped. What was acknowledged is on the disk: a kill or a power cut at any
 //! moment loses nothing of it.
 //!
