@@ -77,7 +77,8 @@ fn leader(group: &Group, alive: &[usize]) -> Option<usize> {
         let mut own = lines
             .iter()
             .filter(|(own, event)| own == *worker && event["event"] == "leader");
-        own.next_back().is_some_and(|(_, event)| event["leader"] == true)
+        own.next_back()
+            .is_some_and(|(_, event)| event["leader"] == true)
     };
     alive.iter().find(leads).copied()
 }
