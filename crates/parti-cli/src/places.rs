@@ -1,9 +1,11 @@
 //! Flags and URLs that several commands share.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use clap::ValueEnum;
 use parti::Config;
+use parti::core::config::parse_duration;
 use parti::source::log::Log;
 use parti::store::{self, Store};
 
@@ -17,6 +19,11 @@ pub enum Shape {
     Table,
     /// For programs
     Json,
+}
+
+/// A flag's duration.
+pub fn duration(text: &str) -> Result<Duration, String> {
+    parse_duration(text).map_err(|why| format!("it {why}; give one such as 500ms, 30s or 1h30m"))
 }
 
 /// The embedded log that a URL names.

@@ -4,7 +4,6 @@ use std::io::IsTerminal;
 use std::time::Duration;
 
 use bytes::Bytes;
-use parti::core::config::parse_duration;
 use parti::source::log::{NewRecord, Topic, TopicSettings};
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufRead, AsyncBufReadExt, BufReader};
@@ -47,12 +46,8 @@ pub struct Args {
     #[arg(long, value_name = "PER-SECOND")]
     rate: Option<u32>,
     /// For how long to make up messages
-    #[arg(long = "for", value_name = "DURATION", requires = "rate", default_value = "10s", value_parser = duration)]
+    #[arg(long = "for", value_name = "DURATION", requires = "rate", default_value = "10s", value_parser = places::duration)]
     duration: Duration,
-}
-
-fn duration(text: &str) -> Result<Duration, String> {
-    parse_duration(text).map_err(|why| format!("it {why}; give one such as 500ms, 30s or 1h30m"))
 }
 
 /// Does it.

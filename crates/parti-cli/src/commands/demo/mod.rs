@@ -14,7 +14,6 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::ValueEnum;
-use parti::core::config::parse_duration;
 use parti::source::log::{Topic, TopicSettings};
 use tokio::time::Instant;
 
@@ -75,8 +74,7 @@ enum Shape {
 }
 
 fn duration(text: &str) -> Result<Duration, String> {
-    let duration =
-        parse_duration(text).map_err(|why| format!("it {why}; give one such as 20s or 1m30s"))?;
+    let duration = places::duration(text)?;
     if duration < Duration::from_secs(4) {
         return Err("it is too short for a join, a leave and a kill; give at least 4s".into());
     }

@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use parti::core::config::parse_duration;
 use parti::source::log::TopicSettings;
 
 use crate::exit::{CODES, Failure};
@@ -27,15 +26,11 @@ pub struct Args {
     #[arg(long, value_name = "N")]
     partitions: u32,
     /// Remove messages that are older, such as 36h or 7d; by default never
-    #[arg(long, value_name = "AGE", value_parser = duration)]
+    #[arg(long, value_name = "AGE", value_parser = places::duration)]
     keep_for: Option<Duration>,
     /// Remove the oldest messages beyond this size in bytes; by default never
     #[arg(long, value_name = "BYTES")]
     keep_bytes: Option<u64>,
-}
-
-fn duration(text: &str) -> Result<Duration, String> {
-    parse_duration(text).map_err(|why| format!("it {why}; give one such as 500ms, 30s or 1h30m"))
 }
 
 /// Does it.
