@@ -3,10 +3,11 @@
 use std::fmt;
 use std::io::{self, BufWriter, Write};
 use std::sync::mpsc;
-use std::thread::JoinHandle;
+use std::time::Duration;
 
 use jiff::Timestamp;
 use serde_json::Value;
+use tokio::sync::{oneshot, watch};
 
 use crate::exit::Failure;
 
@@ -24,11 +25,13 @@ pub fn now() -> String {
     format!("{:.3}", Timestamp::now())
 }
 
-/// Writes lines in the order they are given, in a thread of its own: nobody waits for a slow
-/// reader, and every line is flushed as soon as no other follows at once.
+/// How long the end of the program waits for a reader that does not read.
+const LAST_CHANCE: Duration = Duration::from_secs(5);
+
+/// Writes lines in the order they are given, in a thread of its own. Every line is flushed as soon
+/// as no other follows at once; who needs to know that it was written waits for it.
 pub struct Lines {
     sender: LineSender,
-    thread: JoinHandle<()>,
 }
 
 /// A way to [`Lines`] that can be shared.
@@ -36,20 +39,23 @@ pub struct Lines {
 pub struct LineSender(mpsc::Sender<Entry>);
 
 enum Entry {
-    Line(String),
-    End,
+    Line(String, Option<oneshot::Sender<()>>),
+    End(mpsc::Sender<()>),
 }
 
 impl Lines {
-    /// Starts the thread.
-    pub fn start() -> Result<Self, Failure> {
+    /// Starts the thread; its error, if stdout cannot be written any more, goes to `failed`.
+    pub fn start(failed: watch::Sender<Option<String>>) -> Result<Self, Failure> {
         let (lines, queue) = mpsc::channel();
-        let thread = std::thread::Builder::new()
+        std::thread::Builder::new()
             .name("stdout".into())
-            .spawn(move || write_all(&queue))?;
+            .spawn(move || {
+                if let Err(error) = write_all(&queue) {
+                    failed.send_replace(Some(format!("stdout cannot be written: {error}")));
+                }
+            })?;
         Ok(Self {
             sender: LineSender(lines),
-            thread,
         })
     }
 
@@ -58,45 +64,63 @@ impl Lines {
         self.sender.clone()
     }
 
-    /// Waits until everything given so far is written.
+    /// Waits until everything given so far is written, but not for ever.
     pub fn finish(self) {
-        let _ = self.sender.0.send(Entry::End);
-        let _ = self.thread.join();
+        let (done, finished) = mpsc::channel();
+        if self.sender.0.send(Entry::End(done)).is_ok() {
+            let _ = finished.recv_timeout(LAST_CHANCE);
+        }
     }
 }
 
 impl LineSender {
-    /// Writes a line. Whoever closed stdout has seen enough.
-    pub fn line(&self, line: impl Into<String>) {
-        let _ = self.0.send(Entry::Line(line.into()));
+    /// Writes a JSON object, with the time, without waiting.
+    pub fn event(&self, event: Value) {
+        // If stdout is gone, the thread has said so.
+        let _ = self.0.send(Entry::Line(timed(event), None));
     }
 
-    /// Writes a JSON object, with the time.
-    pub fn event(&self, mut event: Value) {
-        event["at"] = Value::String(now());
-        self.line(event.to_string());
+    /// Writes a line, and waits until it is out of this process.
+    pub async fn written(&self, line: String) -> Result<(), &'static str> {
+        const GONE: &str = "stdout cannot be written";
+        let (done, written) = oneshot::channel();
+        let sent = self.0.send(Entry::Line(line, Some(done)));
+        sent.map_err(|_| GONE)?;
+        written.await.map_err(|_| GONE)
     }
 }
 
-fn write_all(queue: &mpsc::Receiver<Entry>) {
+/// An event as a line, with the time.
+pub fn timed(mut event: Value) -> String {
+    event["at"] = Value::String(now());
+    event.to_string()
+}
+
+fn write_all(queue: &mpsc::Receiver<Entry>) -> io::Result<()> {
     let mut out = BufWriter::new(io::stdout());
     while let Ok(first) = queue.recv() {
         let mut next = Some(first);
+        let mut waiting = Vec::new();
         while let Some(entry) = next {
             match entry {
-                Entry::Line(line) if writeln!(out, "{line}").is_ok() => {}
-                Entry::Line(_) => return,
-                Entry::End => {
-                    let _ = out.flush();
-                    return;
+                Entry::Line(line, done) => {
+                    writeln!(out, "{line}")?;
+                    waiting.extend(done);
+                }
+                Entry::End(done) => {
+                    out.flush()?;
+                    let _ = done.send(());
+                    return Ok(());
                 }
             }
             next = queue.try_recv().ok();
         }
-        if out.flush().is_err() {
-            return;
+        out.flush()?;
+        for done in waiting {
+            let _ = done.send(());
         }
     }
+    Ok(())
 }
 
 /// Columns of text, as wide as they need to be.

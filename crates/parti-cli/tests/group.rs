@@ -9,6 +9,37 @@ use rustix::process::Signal;
 
 const PARTITIONS: u32 = 8;
 
+/// Two workers on a store with a server, one of them killed: everything is handled, in order.
+fn carries_a_group(store: &str) {
+    let mut group = Group::on(store, common::CONFIG, PARTITIONS);
+    group.produce(200);
+    let (killed, other) = (group.consume(), group.consume());
+    group.serving(killed);
+    group.serving(other);
+    group.signal(killed, Signal::KILL);
+    group.produce(200);
+    group.drained();
+    assert_order(&group.stop(&[killed]));
+}
+
+#[test]
+fn nats_carries_a_group() {
+    let server = parti_servers::nats::Server::start();
+    carries_a_group(&server.url());
+}
+
+#[test]
+fn etcd_carries_a_group() {
+    let server = parti_servers::etcd::Server::start();
+    carries_a_group(&server.url());
+}
+
+#[test]
+fn postgres_carries_a_group() {
+    let server = parti_servers::postgres::Server::start();
+    carries_a_group(&server.url());
+}
+
 /// Within a partition: in the order of epochs, and of offsets within an epoch.
 fn assert_order(lines: &[Line]) {
     let mut by_epoch: BTreeMap<(String, u64), Vec<u64>> = BTreeMap::new();

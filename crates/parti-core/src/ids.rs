@@ -87,7 +87,8 @@ number_type! {
     Term
 }
 number_type! {
-    /// What the store gave a write. Grows strictly over the whole store, across deletes too.
+    /// What the store gave a write. Grows strictly, across deletes too: over all partition records,
+    /// and over all others.
     Revision
 }
 number_type! {

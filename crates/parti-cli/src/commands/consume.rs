@@ -1,6 +1,6 @@
 //! `parti consume`: a real worker.
 
-use std::process::Stdio;
+use std::process::{ExitStatus, Stdio};
 use std::sync::Arc;
 
 use base64::Engine;
@@ -11,12 +11,14 @@ use parti::{
     Config, FilePartitions, Handler, HandlerError, Message, PartitionSource, Report,
     StaticPartitions, Worker,
 };
+use rustix::process::{Pid, Signal, kill_process_group};
 use serde_json::{Value, json};
 use tokio::io::AsyncWriteExt;
 use tokio::process::Command;
+use tokio::sync::watch;
 
 use crate::exit::{CODES, Failure};
-use crate::lines::{LineSender, Lines};
+use crate::lines::{LineSender, Lines, timed};
 use crate::places;
 use crate::signals::Endings;
 
@@ -98,7 +100,8 @@ pub async fn run(args: Args) -> Result<(), Failure> {
     let topic = log.topic(&args.topic).await?;
     let partitions = partitions(&args, &topic)?;
     let store = places::store(&args.store).await?;
-    let lines = Lines::start()?;
+    let (failed, mut failure) = watch::channel(None);
+    let lines = Lines::start(failed.clone())?;
     let last_words = Printer::new(&args, &lines);
     let worker = {
         let printer = last_words.clone();
@@ -106,6 +109,7 @@ pub async fn run(args: Args) -> Result<(), Failure> {
         let handler = Printing {
             exec: args.exec.clone(),
             printer: printer.clone(),
+            failed,
         };
         let mut builder = Worker::builder(&args.group, store, topic, partitions)
             .config(config)
@@ -123,9 +127,17 @@ pub async fn run(args: Args) -> Result<(), Failure> {
             }
         }
     };
-    let ended = tokio::select! {
-        ended = worker.ended() => ended,
-        () = endings.next() => {
+    let asked = tokio::select! {
+        ended = worker.ended() => Some(ended),
+        () = endings.next() => None,
+        why = fatal(&mut failure) => {
+            eprintln!("{why}; stopping");
+            None
+        }
+    };
+    let ended = match asked {
+        Some(ended) => ended,
+        None => {
             eprintln!("stopping; once more ends it at once");
             tokio::select! {
                 stopped = worker.stop() => stopped,
@@ -135,10 +147,25 @@ pub async fn run(args: Args) -> Result<(), Failure> {
             }
         }
     };
-    let reason = ended.as_ref().err().map(ToString::to_string);
+    let why = failure.borrow().clone();
+    let reason = ended
+        .as_ref()
+        .err()
+        .map(ToString::to_string)
+        .or_else(|| why.clone());
     last_words.event(json!({"event": "stopped", "error": reason}));
     lines.finish();
-    Ok(ended?)
+    ended?;
+    why.map_or(Ok(()), |why| Err(Failure::failed(why)))
+}
+
+/// Waits until going on makes no sense, and says why.
+async fn fatal(failure: &mut watch::Receiver<Option<String>>) -> String {
+    match failure.wait_for(Option::is_some).await {
+        Ok(why) => why.clone().unwrap_or_default(),
+        // Nobody is left who could fail.
+        Err(_) => std::future::pending().await,
+    }
 }
 
 /// The settings of file and flags. Flags are read by the rules of the file.
@@ -257,11 +284,17 @@ impl Printer {
         }
     }
 
-    fn handled(&self, message: &Message) {
-        match self.output {
-            Output::Text => self.lines.line(String::from_utf8_lossy(message.payload())),
-            Output::Jsonl => self.event(message_event(message)),
-        }
+    /// Prints a message; it counts as handled once the line is out of this process.
+    async fn handled(&self, message: &Message) -> Result<(), HandlerError> {
+        let line = match self.output {
+            Output::Text => String::from_utf8_lossy(message.payload()).into_owned(),
+            Output::Jsonl => {
+                let mut event = message_event(message);
+                event["worker"] = Value::String(self.worker());
+                timed(event)
+            }
+        };
+        Ok(self.lines.written(line).await?)
     }
 }
 
@@ -347,21 +380,42 @@ fn message_event(message: &Message) -> Value {
 struct Printing {
     exec: Option<String>,
     printer: Printer,
+    /// Why going on makes no sense.
+    failed: watch::Sender<Option<String>>,
 }
 
 #[parti::async_trait]
 impl Handler for Printing {
     async fn handle(&self, message: Message) -> Result<(), HandlerError> {
         if let Some(command) = &self.exec {
-            execute(command, &message).await?;
+            let status = execute(command, &message).await?;
+            // A command that cannot be run is not the message's fault.
+            if matches!(status.code(), Some(126 | 127)) {
+                let why = format!("--exec {command}: the command cannot be run ({status})");
+                self.failed.send_replace(Some(why));
+            }
+            if !status.success() {
+                return Err(format!("the command ended with {status}").into());
+            }
         }
-        self.printer.handled(&message);
-        Ok(())
+        self.printer.handled(&message).await
     }
 }
 
-async fn execute(command: &str, message: &Message) -> Result<(), HandlerError> {
+/// Ends a command and whatever it started, when its message is given up.
+struct Leash(Option<Pid>);
+
+impl Drop for Leash {
+    fn drop(&mut self) {
+        if let Some(group) = self.0 {
+            let _ = kill_process_group(group, Signal::KILL);
+        }
+    }
+}
+
+async fn execute(command: &str, message: &Message) -> Result<ExitStatus, HandlerError> {
     let key = message.key().map(|key| String::from_utf8_lossy(key));
+    let key = key.as_deref().unwrap_or_default().replace('\0', "");
     let mut child = Command::new("sh")
         .arg("-c")
         .arg(command)
@@ -371,24 +425,20 @@ async fn execute(command: &str, message: &Message) -> Result<(), HandlerError> {
         .env("PARTI_ATTEMPT", message.attempt.to_string())
         .env("PARTI_WORKER", message.worker.as_str())
         .env("PARTI_SUBJECT", message.subject())
-        .env(
-            "PARTI_KEY",
-            key.as_deref().unwrap_or_default().replace('\0', ""),
-        )
+        .env("PARTI_KEY", key)
         .stdin(Stdio::piped())
         // Stdout is for our own lines.
         .stdout(Stdio::null())
-        .kill_on_drop(true)
+        .process_group(0)
         .spawn()
         .map_err(|error| format!("sh cannot be started: {error}"))?;
+    let pid = child.id().and_then(|pid| i32::try_from(pid).ok());
+    let mut leash = Leash(pid.and_then(Pid::from_raw));
     if let Some(mut stdin) = child.stdin.take() {
         // A command that does not read its input is no failure.
         let _ = stdin.write_all(message.payload()).await;
     }
     let status = child.wait().await?;
-    if status.success() {
-        Ok(())
-    } else {
-        Err(format!("the command ended with {status}").into())
-    }
+    leash.0 = None;
+    Ok(status)
 }

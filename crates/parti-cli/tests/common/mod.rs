@@ -44,7 +44,8 @@ pub struct Group {
     produced: u64,
 }
 
-const CONFIG: &str = "\
+/// Settings with short times.
+pub const CONFIG: &str = "\
 heartbeat_interval: 300ms
 heartbeat_ttl: 1500ms
 worker_id_ttl: 3s

@@ -278,6 +278,9 @@ pub enum Trouble {
     /// The source has trouble.
     #[error("{0}")]
     Source(String),
+    /// The store has trouble.
+    #[error("{0}")]
+    Store(String),
 }
 
 /// Why a worker ended against its will.

@@ -42,8 +42,8 @@ pub enum Purpose {
 struct Pending {
     purpose: Purpose,
     sent: Time,
-    /// The highest revision known when it was sent: a later write must get a higher one.
-    known: Revision,
+    /// The highest revisions known when it was sent: a later write must get a higher one.
+    known: Highest,
     /// What each write expected to find.
     expected: Vec<(Key, Expect)>,
 }
@@ -59,6 +59,31 @@ pub struct Answered {
     pub reply: StoreReply,
 }
 
+/// The highest revisions seen. A store may keep checkpoints apart from all other records, and then
+/// counts them by themselves.
+#[derive(Clone, Copy, Debug, Default)]
+struct Highest {
+    checkpoints: Revision,
+    others: Revision,
+}
+
+impl Highest {
+    fn of(self, key: &Key) -> Revision {
+        match key {
+            Key::Partition(_) => self.checkpoints,
+            _ => self.others,
+        }
+    }
+
+    fn saw(&mut self, key: &Key, revision: Revision) {
+        let highest = match key {
+            Key::Partition(_) => &mut self.checkpoints,
+            _ => &mut self.others,
+        };
+        *highest = (*highest).max(revision);
+    }
+}
+
 /// Collects actions, numbers requests, remembers what was asked.
 #[derive(Clone, Debug)]
 pub struct Outbox {
@@ -67,7 +92,7 @@ pub struct Outbox {
     rng: Rng,
     next_id: u64,
     pending: BTreeMap<RequestId, Pending>,
-    highest: Revision,
+    highest: Highest,
     went_back: bool,
     actions: Vec<Action>,
 }
@@ -81,7 +106,7 @@ impl Outbox {
             rng,
             next_id: 0,
             pending: BTreeMap::new(),
-            highest: Revision(0),
+            highest: Highest::default(),
             went_back: false,
             actions: Vec::new(),
         }
@@ -179,8 +204,8 @@ impl Outbox {
                 let lost = match outcome {
                     // Revisions grow strictly: one that we had already seen is given twice.
                     WriteOutcome::Done(revision) => {
-                        self.seen(*revision);
-                        *revision <= pending.known
+                        self.seen(key, *revision);
+                        *revision <= pending.known.of(key)
                     }
                     WriteOutcome::Conflict(found) => {
                         went_back(key, *expect, found.as_ref().map(|found| found.revision))
@@ -200,8 +225,8 @@ impl Outbox {
     }
 
     /// A revision was seen.
-    pub fn seen(&mut self, revision: Revision) {
-        self.highest = self.highest.max(revision);
+    pub fn seen(&mut self, key: &Key, revision: Revision) {
+        self.highest.saw(key, revision);
     }
 
     /// Whether the store was caught going back in time.

@@ -19,6 +19,7 @@
 pub(crate) mod commits;
 mod requests;
 pub(crate) mod tasks;
+mod trouble;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -116,9 +117,11 @@ pub(crate) fn start(parts: Parts, tasks: &Tasks) -> Handles {
     let (status, seen) = watch::channel(Status::INIT);
     let limit = parts.options.config.operation_timeout;
     let origin = parts.lease.origin();
+    let trouble = trouble::StoreTrouble::new(parts.observers.clone());
+    let store = parts.store.telling(move |error| trouble.note(error));
     let driver = Driver {
         worker: Worker::new(parts.options),
-        store: parts.store,
+        store,
         transport: parts.transport,
         partitions: parts.partitions,
         handler: parts.handler,

@@ -184,14 +184,13 @@ fn host(text: &str) -> Result<(String, Option<u16>), Error> {
         Some(rest) => {
             let (host, rest) = rest
                 .split_once(']')
-                .ok_or_else(|| bad(&format!("the host {text:?} has no closing bracket")))?;
+                .ok_or_else(|| bad("a host has no closing bracket"))?;
             let port = match rest {
                 "" => None,
-                rest => Some(rest.strip_prefix(':').ok_or_else(|| {
-                    bad(&format!(
-                        "the host {text:?} has something after its bracket"
-                    ))
-                })?),
+                rest => Some(
+                    rest.strip_prefix(':')
+                        .ok_or_else(|| bad("a host has something after its bracket"))?,
+                ),
             };
             (host, port)
         }
@@ -204,13 +203,14 @@ fn host(text: &str) -> Result<(String, Option<u16>), Error> {
         return Err(bad("a host is missing"));
     }
     if host.contains(char::is_whitespace) {
-        return Err(bad(&format!("the host {host:?} holds a space")));
+        return Err(bad("a host holds a space"));
     }
     let port = port
         .map(|port| match port.parse() {
-            Ok(0) | Err(_) => Err(bad(&format!(
-                "the port {port:?} is not a number from 1 to 65535"
-            ))),
+            // Not repeated: it may be a password with a slash in it.
+            Ok(0) | Err(_) => Err(bad(
+                "a port is not a number from 1 to 65535 (write / ? @ in a password as %2F %3F %40)",
+            )),
             Ok(port) => Ok(port),
         })
         .transpose()?;
@@ -266,6 +266,11 @@ mod tests {
             "nats://u:hush@h?hush",
             "nats://u:hush@[h",
             "nats://u:hush@",
+            "nats://u:hush/x@h:1/d",
+            "nats://u:hush?x@h",
+            "nats://u:hush",
+            "nats://[hush",
+            "nats://[h]hush",
             "nats://u:hush%ff@h",
             "nats://h?a=hush&a=hush",
         ] {

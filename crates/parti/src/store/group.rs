@@ -22,12 +22,16 @@ use parti_core::record::Record;
 
 use super::{Change, Entry, Error, Revision, Scope, Store, Write};
 
+type Listener = dyn Fn(&Error) + Send + Sync;
+
 /// A group's typed view of a store.
 #[derive(Clone)]
 pub struct GroupStore {
     store: Arc<dyn Store>,
     group: String,
     segment: String,
+    /// Told of every error that is no conflict.
+    trouble: Option<Arc<Listener>>,
 }
 
 /// News of a group's watch.
@@ -59,7 +63,23 @@ impl GroupStore {
             store,
             segment: codec::escape(group),
             group: group.to_owned(),
+            trouble: None,
         })
+    }
+
+    /// The same, telling somebody of every error that is no conflict.
+    pub(crate) fn telling(mut self, trouble: impl Fn(&Error) + Send + Sync + 'static) -> Self {
+        self.trouble = Some(Arc::new(trouble));
+        self
+    }
+
+    fn noted<T>(&self, result: Result<T, Error>) -> Result<T, Error> {
+        if let (Err(error), Some(trouble)) = (&result, &self.trouble)
+            && !matches!(error, Error::Conflict { .. })
+        {
+            trouble(error);
+        }
+        result
     }
 
     /// The store beneath.
@@ -83,13 +103,13 @@ impl GroupStore {
 
     /// What is at a key. May be stale.
     pub async fn read(&self, key: &Key) -> Result<Option<io::Stored>, Error> {
-        let entry = self.store.read(&self.text(key)).await?;
+        let entry = self.noted(self.store.read(&self.text(key)).await)?;
         Ok(entry.map(|entry| stored(key.clone(), &entry)))
     }
 
     /// Everything under a prefix. May be stale. What is no key of ours is left out.
     pub async fn list(&self, prefix: Prefix) -> Result<Vec<io::Stored>, Error> {
-        let entries = self.store.list(&self.under(prefix)).await?;
+        let entries = self.noted(self.store.list(&self.under(prefix)).await)?;
         Ok(entries
             .iter()
             .filter_map(|entry| Some(stored(self.parse(&entry.key)?, entry)))
@@ -107,7 +127,7 @@ impl GroupStore {
         writes
             .iter()
             .zip(outcomes)
-            .map(|(write, outcome)| match outcome {
+            .map(|(write, outcome)| match self.noted(outcome) {
                 Ok(revision) => WriteOutcome::Done(revision),
                 Err(Error::Conflict { current }) => {
                     WriteOutcome::Conflict(current.map(|entry| stored(write.key.clone(), &entry)))

@@ -16,8 +16,8 @@
 //!   writers with the same expectation exactly one wins.
 //! - A batch is a list of independent writes, not a transaction: each fares on its own, a conflict
 //!   of one leaves the others alone. Each is atomic by itself. One key appears once in a batch.
-//! - Revisions grow strictly from write to write of a key, also across delete and re-create. They
-//!   are never 0. Revisions of different keys need not be comparable.
+//! - Revisions grow strictly from write to write, also across delete and re-create, over all keys
+//!   below `partitions/`, and over all others; the two may be counted apart. They are never 0.
 //! - A read may be stale, but never of the future and never torn. [`Error::Conflict`] carries what
 //!   the one who refused the write has, never a replica's older view.
 //! - A write whose answer did not come is [`Error::Unknown`]: it may have happened, and may still

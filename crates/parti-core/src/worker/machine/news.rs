@@ -16,7 +16,7 @@ use super::{Disagreement, Life, Listing, Worker};
 impl Worker {
     pub(super) fn watched(&mut self, scope: &Scope, event: &WatchEvent) {
         for stored in stored_in(event) {
-            self.out.seen(stored.revision);
+            self.out.seen(&stored.key, stored.revision);
         }
         if self.life != Life::Joined {
             return;
