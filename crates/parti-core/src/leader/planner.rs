@@ -351,7 +351,6 @@ impl Planner {
         }
     }
 
-    /// The version that this step's assignments will have, if there are any.
     /// A predecessor's version came to light: ours must be above it. True when that makes a new
     /// round of publications necessary.
     pub fn version_is_at_least(&mut self, version: Version) -> bool {
@@ -366,6 +365,7 @@ impl Planner {
         true
     }
 
+    /// The version that this step's assignments will have, if there are any.
     pub(super) fn coming(&self) -> Version {
         self.version.next()
     }

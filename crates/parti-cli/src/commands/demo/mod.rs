@@ -189,7 +189,10 @@ async fn play(args: &Args, place: Place, topic: &Topic) -> Result<Audit, Failure
             break;
         }
     }
-    view.say("everything is handled; the workers stop");
+    view.say(match &produced {
+        Some(info) if audit.has_all(info) => "everything is handled; the workers stop",
+        _ => "not everything is handled, and nothing more comes; the workers stop",
+    });
     for line in crew.stop_all().await? {
         audit.take(&line);
     }

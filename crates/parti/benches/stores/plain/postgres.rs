@@ -1,4 +1,4 @@
-//! One statement with arrays: faster than 5,000 pipelined ones.
+//! One statement with arrays: one round trip for the whole batch.
 
 use async_trait::async_trait;
 use parti::store::Bytes;
