@@ -1,5 +1,6 @@
 //! `parti consume`: a real worker.
 
+use std::collections::BTreeSet;
 use std::process::{ExitStatus, Stdio};
 use std::sync::Arc;
 
@@ -8,7 +9,7 @@ use base64::engine::general_purpose::STANDARD;
 use clap::ValueEnum;
 use parti::source::log::Topic;
 use parti::{
-    Config, FilePartitions, Handler, HandlerError, Message, PartitionSource, Report,
+    Config, FilePartitions, Handler, HandlerError, Message, Partition, PartitionSource, Report,
     StaticPartitions, Worker,
 };
 use rustix::process::{Pid, Signal, kill_process_group};
@@ -98,7 +99,7 @@ pub async fn run(args: Args) -> Result<(), Failure> {
     }
     let log = places::log(&args.source).await?;
     let topic = log.topic(&args.topic).await?;
-    let partitions = partitions(&args, &topic)?;
+    let partitions = partitions(&args, &topic).await?;
     let store = places::store(&args.store).await?;
     let (failed, mut failure) = watch::channel(None);
     let lines = Lines::start(failed.clone())?;
@@ -210,17 +211,42 @@ fn settings(args: &Args) -> Result<Config, Failure> {
     Ok(config)
 }
 
-fn partitions(args: &Args, topic: &Topic) -> Result<Box<dyn PartitionSource>, Failure> {
-    if let Some(file) = &args.partitions_file {
-        return Ok(Box::new(FilePartitions::new(file)));
-    }
+async fn partitions(args: &Args, topic: &Topic) -> Result<Box<dyn PartitionSource>, Failure> {
     let count = topic.partitions();
+    if let Some(file) = &args.partitions_file {
+        let partitions = FilePartitions::new(file);
+        check_file(file, &partitions, count).await?;
+        return Ok(Box::new(partitions));
+    }
     match args.partitions {
         Some(asked) if asked != count => Err(Failure::usage(format!(
             "--partitions {asked}: topic {} has {count} partitions, for good; leave the flag out",
             topic.name()
         ))),
         _ => Ok(Box::new(StaticPartitions::numbered(count))),
+    }
+}
+
+/// What is wrong with the file from the beginning is said at once; later it may change.
+async fn check_file(file: &str, partitions: &FilePartitions, count: u32) -> Result<(), Failure> {
+    let wrong = |why: String| Failure::usage(format!("--partitions-file {why}"));
+    let listed = partitions
+        .list()
+        .await
+        .map_err(|error| wrong(error.to_string()))?;
+    if listed.is_empty() {
+        return Err(wrong(format!(
+            "{file}: it names no partition; write one id a line"
+        )));
+    }
+    let there: BTreeSet<String> = (0..count).map(|number| number.to_string()).collect();
+    let id = |partition: &Partition| partition.id.to_string();
+    match listed.iter().map(id).find(|id| !there.contains(id)) {
+        None => Ok(()),
+        Some(id) => Err(wrong(format!(
+            "{file}: the topic has no partition {id:?}; its partitions are 0 to {}",
+            count.saturating_sub(1)
+        ))),
     }
 }
 

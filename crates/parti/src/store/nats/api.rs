@@ -54,6 +54,8 @@ pub(super) mod code {
 pub(super) enum Silence {
     /// It was never sent.
     NotSent(String),
+    /// It was never sent, because the server takes nothing of this size.
+    TooLarge(String),
     /// It was sent, and nobody was there to take it.
     Nobody,
     /// The server forbids it, and did not carry it out.
@@ -211,9 +213,8 @@ impl Link {
             Ok(Ok(message)) => Ok(message),
             Ok(Err(error)) => Err(match error.kind() {
                 RequestErrorKind::NoResponders => Silence::Nobody,
-                RequestErrorKind::InvalidSubject | RequestErrorKind::MaxPayloadExceeded => {
-                    Silence::NotSent(error.to_string())
-                }
+                RequestErrorKind::InvalidSubject => Silence::NotSent(error.to_string()),
+                RequestErrorKind::MaxPayloadExceeded => Silence::TooLarge(error.to_string()),
                 RequestErrorKind::TimedOut | RequestErrorKind::Other => {
                     Silence::Open(error.to_string())
                 }
@@ -299,7 +300,7 @@ pub(super) fn answer<T: DeserializeOwned>(payload: &[u8]) -> Result<T, Trouble> 
     }
 }
 
-fn forbidden(health: &Health, subject: &str, since: Instant) -> Option<Silence> {
+pub(super) fn forbidden(health: &Health, subject: &str, since: Instant) -> Option<Silence> {
     let quoted = format!("\"{subject}\"");
     let about_us = |text: &str| text.contains(&quoted) || text.contains("Subscription to \"_INBOX");
     let (_, text) = health
@@ -315,6 +316,7 @@ impl Silence {
         match self {
             Silence::Forbidden(text) => not_permitted(&text),
             Silence::NotSent(why) | Silence::Open(why) => Error::unavailable(why),
+            Silence::TooLarge(why) => Error::rejected(why),
             Silence::Nobody => Error::unavailable("no JetStream server answers at the moment"),
         }
     }

@@ -26,6 +26,7 @@ mod connect;
 mod feed;
 mod keys;
 mod known;
+mod volley;
 mod watch;
 mod write;
 
