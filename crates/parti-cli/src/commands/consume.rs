@@ -313,11 +313,11 @@ impl Printer {
     /// Prints a message; it counts as handled once the line is out of this process.
     async fn handled(&self, message: &Message) -> Result<(), HandlerError> {
         let line = match self.output {
-            Output::Text => String::from_utf8_lossy(message.payload()).into_owned(),
+            Output::Text => message.payload().to_vec(),
             Output::Jsonl => {
                 let mut event = message_event(message);
                 event["worker"] = Value::String(self.worker());
-                timed(event)
+                timed(event).into_bytes()
             }
         };
         Ok(self.lines.written(line).await?)
