@@ -18,6 +18,8 @@ pub mod inspect;
 mod manager;
 mod member;
 mod message;
+#[cfg(feature = "nats")]
+mod nats;
 mod partitions;
 pub mod source;
 #[cfg(feature = "sqlite")]

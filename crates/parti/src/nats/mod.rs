@@ -1,0 +1,8 @@
+//! The way to NATS servers, which stores and sources share.
+//!
+//! ```text
+//!   URL ──▶ connect::Servers ──▶ connect ──▶ Client, Health ──▶ link::Link ──▶ request, JetStream API
+//! ```
+
+pub(crate) mod connect;
+pub(crate) mod link;
