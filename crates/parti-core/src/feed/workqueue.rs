@@ -519,7 +519,8 @@ impl Feed for WorkQueue {
             | SourceEvent::Grew { .. }
             | SourceEvent::Resolved { .. }
             | SourceEvent::DeadLettered { .. }
-            | SourceEvent::External { .. } => {}
+            | SourceEvent::External { .. }
+            | SourceEvent::Replaced => {}
         }
     }
 

@@ -1,0 +1,7 @@
+//! The JetStream source against real servers: workers come, go and are killed, servers and
+//! connections fail, and every message is handled, in order.
+#![cfg(feature = "nats")]
+
+mod ledger;
+mod moves;
+mod scene;
