@@ -104,6 +104,19 @@ impl Ledger {
             .await;
     }
 
+    /// Waits until so many more messages of every partition were handled.
+    pub async fn next_of_all(&self, partitions: u32, count: usize) {
+        let before = self.all().len();
+        self.until("messages of every partition", |all| {
+            let mut seen: BTreeMap<&str, usize> = BTreeMap::new();
+            for handled in &all[before.min(all.len())..] {
+                *seen.entry(&handled.partition).or_default() += 1;
+            }
+            seen.values().filter(|seen| **seen >= count).count() == partitions as usize
+        })
+        .await;
+    }
+
     /// Waits until everything published was handled.
     pub async fn drained(&self) {
         let published = self.inner.published.lock().expect("no panic").clone();

@@ -2,6 +2,8 @@
 //! connections fail, and every message is handled, in order.
 #![cfg(feature = "nats")]
 
+mod faults;
+mod handling;
 mod ledger;
 mod moves;
 mod scene;

@@ -9,9 +9,10 @@ use async_nats::HeaderMap;
 use async_nats::jetstream::{self, stream};
 use parti::source::JetStream;
 use parti::store::Memory;
-use parti::{Config, HandlerError, Message, Report, StaticPartitions, Worker};
+use parti::{Config, HandlerError, Message, Report, StaticPartitions, Worker, WorkerError};
 use parti_servers::nats::Server;
 use tokio::runtime::Runtime;
+use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
 use crate::ledger::{Ledger, PATIENCE};
@@ -79,6 +80,15 @@ macro_rules! on_every_setup {
 }
 pub(crate) use on_every_setup;
 
+/// What every worker reported, in order.
+type Reports = Arc<watch::Sender<Vec<(usize, Report)>>>;
+
+/// A worker that starts.
+pub struct Starting {
+    runtime: Runtime,
+    task: JoinHandle<Result<Worker, WorkerError>>,
+}
+
 /// A worker in a runtime of its own.
 struct Alive {
     runtime: Runtime,
@@ -93,7 +103,7 @@ pub struct Scene {
     pub config: Config,
     store: Memory,
     workers: Vec<Option<Alive>>,
-    pub reports: Arc<std::sync::Mutex<Vec<(usize, Report)>>>,
+    reports: Reports,
 }
 
 impl Scene {
@@ -108,7 +118,7 @@ impl Scene {
             config: Config::from_yaml(&config).expect("valid"),
             store: Memory::new(),
             workers: Vec::new(),
-            reports: Arc::default(),
+            reports: Arc::new(watch::channel(Vec::new()).0),
         };
         scene.make_stream(setup.retention).await;
         scene
@@ -159,6 +169,20 @@ impl Scene {
         F: Fn(usize, Message) -> R + Send + Sync + 'static,
         R: Future<Output = Result<(), HandlerError>> + Send + 'static,
     {
+        let starting = self.start_by(url, handle);
+        self.started(starting).await
+    }
+
+    /// Begins to start a worker that handles well.
+    pub fn starting(&self, url: &str) -> Starting {
+        self.start_by(url, |_, _| async { Ok(()) })
+    }
+
+    fn start_by<F, R>(&self, url: &str, handle: F) -> Starting
+    where
+        F: Fn(usize, Message) -> R + Send + Sync + 'static,
+        R: Future<Output = Result<(), HandlerError>> + Send + 'static,
+    {
         let index = self.workers.len();
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(1)
@@ -169,13 +193,13 @@ impl Scene {
         let partitions = StaticPartitions::numbered(self.partitions);
         let (ledger, reports) = (self.ledger.clone(), self.reports.clone());
         let handle = Arc::new(handle);
-        let started = runtime.spawn(async move {
-            let source = JetStream::connect(&url).await.expect("connects");
+        let task = runtime.spawn(async move {
+            let source = JetStream::connect(&url).await?;
             Worker::builder("g", store, source, partitions)
                 .config(config)
                 .observer(move |report: &Report| {
-                    let mut reports = reports.lock().expect("no panic");
-                    reports.push((index, report.clone()));
+                    let reports = &reports;
+                    reports.send_modify(|all| all.push((index, report.clone())));
                 })
                 .start(move |message: Message| {
                     let (ledger, handle) = (ledger.clone(), handle.clone());
@@ -186,12 +210,34 @@ impl Scene {
                     }
                 })
                 .await
-                .expect("starts")
         });
-        let worker = tokio::time::timeout(PATIENCE, started).await;
-        let worker = worker.expect("in time").expect("no panic");
+        Starting { runtime, task }
+    }
+
+    /// Waits until a worker has started.
+    pub async fn started(&mut self, starting: Starting) -> usize {
+        let Starting { runtime, task } = starting;
+        let worker = tokio::time::timeout(PATIENCE, task).await;
+        let worker = worker.expect("in time").expect("no panic").expect("starts");
         self.workers.push(Some(Alive { runtime, worker }));
-        index
+        self.workers.len() - 1
+    }
+
+    /// Why a worker does not start.
+    pub async fn refused(&self) -> String {
+        let Starting { runtime, task } = self.starting(&self.url());
+        let outcome = tokio::time::timeout(PATIENCE, task).await;
+        let outcome = outcome.expect("in time").expect("no panic");
+        runtime.shutdown_background();
+        outcome.expect_err("refused").to_string()
+    }
+
+    /// Waits until what workers reported is as wanted.
+    pub async fn reported(&self, what: &str, wanted: impl Fn(&[(usize, Report)]) -> bool) {
+        let mut reports = self.reports.subscribe();
+        let came = reports.wait_for(|all| wanted(all));
+        let came = tokio::time::timeout(PATIENCE, came).await;
+        assert!(came.is_ok(), "{what} never came");
     }
 
     /// Stops a worker as it should be.

@@ -38,9 +38,11 @@ mod check;
 mod consumer;
 mod delivery;
 mod letters;
+mod producer;
 mod pull;
 mod read;
 mod subjects;
+mod topic;
 mod transport;
 
 use std::fmt;
@@ -55,6 +57,8 @@ use crate::source::SourceError;
 use address::Target;
 use api::Api;
 use letters::Letters;
+pub use producer::{NewMessage, Producer};
+pub use topic::StreamSettings;
 pub(crate) use transport::StreamTransport;
 
 /// A JetStream stream to consume from. Clones share one connection.
@@ -85,15 +89,26 @@ impl JetStream {
     /// | `tls`, `ca`, `cert`, `key` | TLS, and its files |
     pub async fn connect(url: &str) -> Result<Self, SourceError> {
         let target = Target::parse(url)?;
-        let (client, health) = connect(&target.servers).await.map_err(api::of_connection)?;
-        let link = Link::new(client, health, target.servers.name.clone());
+        Self::open(Self::link(&target).await?, &target).await
+    }
+
+    /// Connects to the servers of a URL.
+    async fn link(target: &Target) -> Result<Link, SourceError> {
+        let connecting = connect(&target.servers);
+        let (client, health) = connecting.await.map_err(api::of_connection)?;
+        Ok(Link::new(client, health, target.servers.name.clone()))
+    }
+
+    /// Opens the stream of a URL on a connection.
+    async fn open(link: Link, target: &Target) -> Result<Self, SourceError> {
         let (api, info) = Api::open(link, &target.stream).await?;
         let (stream, config) = (&target.stream, &info.config);
+        let retention = check::retention(stream, config)?;
         let template = check::template(stream, target.subject.as_deref(), config)?;
         let letters = target.dead_letters.as_deref();
         Ok(Self {
             api,
-            retention: check::retention(stream, config)?,
+            retention,
             letters: Letters::new(stream, letters, config, &template)?,
             partitions: check::partitions(stream, config)?,
             template,
