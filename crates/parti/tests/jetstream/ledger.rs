@@ -145,7 +145,8 @@ impl Ledger {
         for (partition, count) in published {
             counts.published += count;
             let done = done.get(&partition).map_or(0, |done| done.len() as u64);
-            counts.never_handled += count - done;
+            // A message can be handled before its publisher hears that it is stored.
+            counts.never_handled += count.saturating_sub(done);
         }
         counts
     }
