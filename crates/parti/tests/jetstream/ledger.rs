@@ -68,7 +68,7 @@ impl Ledger {
     /// A message was handled.
     pub fn handled(&self, worker: usize, message: &Message) {
         let text = std::str::from_utf8(message.payload()).expect("text");
-        let number = text.parse().expect("a number");
+        let number = text.trim_end().parse().expect("a number");
         self.inner.handled.lock().expect("no panic").push(Handled {
             worker,
             partition: message.partition.to_string(),

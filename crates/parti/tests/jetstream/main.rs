@@ -2,8 +2,10 @@
 //! connections fail, and every message is handled, in order.
 #![cfg(feature = "nats")]
 
+mod backlog;
 mod faults;
 mod handling;
 mod ledger;
 mod moves;
+mod opening;
 mod scene;

@@ -34,7 +34,10 @@ async fn what_cannot_be_served_safely_is_refused_with_the_remedy() {
         make(&context, "L", stream::RetentionPolicy::Limits).await;
         let url = |rest: &str| format!("jetstream://{}/{rest}", server.address());
         let interest = refusal(&url("I")).await;
-        assert!(interest.contains("interest") && interest.contains("workqueue"), "{interest}");
+        assert!(
+            interest.contains("interest") && interest.contains("workqueue"),
+            "{interest}"
+        );
         let missing = refusal(&url("NONE")).await;
         assert!(missing.contains("no stream NONE"), "{missing}");
         let template = refusal(&url("L?subject=other.{0}")).await;
@@ -80,7 +83,10 @@ async fn every_login_of_the_store_is_one_of_the_source() {
     }
     let wrong = format!("jetstream://ann:hush@{}/S", by_user.address());
     let error = refusal(&wrong).await;
-    assert!(error.contains("login") && !error.contains("hush"), "{error}");
+    assert!(
+        error.contains("login") && !error.contains("hush"),
+        "{error}"
+    );
 }
 
 const LIMITS: Setup = Setup {
@@ -115,10 +121,8 @@ async fn somebody_elses_consumer_is_left_alone() {
     found.create_consumer(theirs).await.expect("made");
     let worker = scene.start().await;
     scene.degraded(worker, "consumer_prefix").await;
-    let mut there: consumer::PullConsumer = found
-        .get_consumer("parti-g-worker-0")
-        .await
-        .expect("there");
+    let mut there: consumer::PullConsumer =
+        found.get_consumer("parti-g-worker-0").await.expect("there");
     let config = there.info().await.expect("there").config.clone();
     assert_eq!(config.description.as_deref(), Some("theirs"));
 }

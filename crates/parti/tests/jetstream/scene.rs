@@ -1,6 +1,7 @@
 //! A server, a stream, a publisher, and workers that live in runtimes of their own, so that one can
 //! be killed.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
@@ -8,8 +9,11 @@ use std::time::Duration;
 use async_nats::HeaderMap;
 use async_nats::jetstream::{self, stream};
 use parti::source::JetStream;
-use parti::store::Memory;
-use parti::{Config, HandlerError, Message, Report, StaticPartitions, Worker, WorkerError};
+use parti::store::{GroupStore, Memory};
+use parti::{
+    Config, HandlerError, Message, PartitionId, Report, StaticPartitions, Worker, WorkerError,
+    inspect,
+};
 use parti_servers::nats::Server;
 use tokio::runtime::Runtime;
 use tokio::sync::watch;
@@ -267,6 +271,92 @@ impl Scene {
                 all.iter().any(|handled| handled.worker == index)
             })
             .await;
+    }
+
+    /// Waits until so many partitions were taken.
+    pub async fn taken(&self, count: usize) {
+        self.reported("all partitions", |reports| {
+            let taken = |(_, report): &&(usize, Report)| matches!(report, Report::Taken { .. });
+            reports.iter().filter(taken).count() >= count
+        })
+        .await;
+    }
+
+    /// Waits until a worker's session says that it is degraded, with this in the reason.
+    pub async fn degraded(&self, index: usize, part: &str) {
+        let store = GroupStore::new(Arc::new(self.store.clone()), "g").expect("a name");
+        let id = self.worker(index).id().expect("a session");
+        let waiting = async {
+            loop {
+                let group = inspect::group(&store).await.expect("readable");
+                let workers = group.map(|group| group.workers).unwrap_or_default();
+                let own = workers.into_iter().find(|worker| worker.id == id);
+                let why = own.and_then(|worker| worker.degraded).unwrap_or_default();
+                if why.contains(part) {
+                    return;
+                }
+                tokio::time::sleep(Duration::from_millis(50)).await;
+            }
+        };
+        let came = tokio::time::timeout(PATIENCE, waiting).await;
+        assert!(came.is_ok(), "{id} is never degraded by {part}");
+    }
+
+    /// Publishes so many messages, to all partitions in turn, as fast as possible.
+    pub async fn publish_many(&self, count: u32) {
+        let context = self.context().await;
+        let mut acks = Vec::new();
+        for turn in 0..count {
+            let partition = (turn % self.partitions).to_string();
+            let number = self.ledger.next_number(&partition);
+            let payload = number.to_string().into();
+            let sent = context.publish(format!("p.{partition}"), payload);
+            acks.push(sent.await.expect("sent"));
+            self.ledger.published(&partition);
+            if acks.len() == 500 {
+                for ack in acks.drain(..) {
+                    ack.await.expect("stored");
+                }
+            }
+        }
+        for ack in acks {
+            ack.await.expect("stored");
+        }
+    }
+
+    /// Consumes so many numbered messages of another stream; answers each one's partition and key.
+    pub async fn consume_keys(
+        &self,
+        url: &str,
+        partitions: u32,
+        count: usize,
+    ) -> BTreeMap<usize, (PartitionId, Option<String>)> {
+        let source = JetStream::connect(url).await.expect("connects");
+        let found = Arc::new(watch::channel(BTreeMap::new()).0);
+        let seen = found.clone();
+        let partitions = StaticPartitions::numbered(partitions);
+        let worker = Worker::builder("keys", Memory::new(), source, partitions)
+            .config(self.config.clone())
+            .start(move |message: Message| {
+                let seen = seen.clone();
+                async move {
+                    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+                    let number: usize = text(message.payload()).parse()?;
+                    let key = message.key().map(|key| text(key));
+                    seen.send_modify(|all: &mut BTreeMap<_, _>| {
+                        all.insert(number, (message.partition.clone(), key));
+                    });
+                    Ok::<(), HandlerError>(())
+                }
+            })
+            .await
+            .expect("starts");
+        let mut news = found.subscribe();
+        let all = news.wait_for(|all| all.len() == count);
+        let all = tokio::time::timeout(PATIENCE, all).await;
+        let all = all.expect("in time").expect("alive").clone();
+        worker.stop().await.expect("stops");
+        all
     }
 
     /// Publishes to all partitions in turn, again and again, until told to stop.
