@@ -1,0 +1,184 @@
+//! From what workers said to four numbers.
+//!
+//! A partition's lines are put in the order of their times, which all processes take from one
+//! clock. Then:
+//!
+//! ```text
+//!   never handled   published, and done by nobody. A dead letter counts as done
+//!   out of order    done for the first time after a higher number; or not one past the number
+//!                   before it under the same epoch; or two processes under one epoch
+//!   repeated        done before
+//!   allowed         handled before a seizure, and not in the checkpoint that the seizure found
+//! ```
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde::Serialize;
+
+use crate::ledger::{Done, Facts};
+use crate::line::Event;
+
+/// A message that was handled so long before its owner's last one should have been flushed by
+/// then. Much longer than any flush interval used here.
+const FLUSHED_BY_THEN: u64 = 15_000_000_000;
+
+/// What the facts show.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Counts {
+    /// Messages in the stream.
+    pub published: u64,
+    /// Handler calls that ended well, and dead letters.
+    pub handled: u64,
+    /// Messages in the stream that nobody handled.
+    pub never_handled: u64,
+    /// Messages that were handled out of order.
+    pub out_of_order: u64,
+    /// Handler calls on messages that were handled before.
+    pub repeated: u64,
+    /// How many of those a death or a freeze explains: unflushed when the partition was seized.
+    pub unflushed: u64,
+    /// Calls that ended after somebody else had taken the partition.
+    pub late: u64,
+    /// Unflushed messages that should have been flushed long before.
+    pub overdue: u64,
+    /// Messages in the dead letters.
+    pub dead_lettered: u64,
+    /// Examples of what must not be, for people.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub examples: Vec<String>,
+}
+
+/// A partition that was taken from an owner whose session was over.
+struct Seizure {
+    t: u64,
+    epoch: u64,
+    offset: Option<u64>,
+}
+
+/// Counts what must not be.
+pub fn audit(facts: &Facts) -> Counts {
+    let mut counts = Counts {
+        published: facts.published(),
+        ..Counts::default()
+    };
+    let mut seizures: BTreeMap<u32, Vec<Seizure>> = BTreeMap::new();
+    let mut takes: BTreeMap<u32, Vec<(u64, u64)>> = BTreeMap::new();
+    for (_, line) in &facts.events {
+        if let Event::Taken {
+            partition,
+            epoch,
+            offset,
+            seized,
+        } = line.event
+        {
+            takes.entry(partition).or_default().push((line.t, epoch));
+            if seized {
+                let t = line.t;
+                let seizure = Seizure { t, epoch, offset };
+                seizures.entry(partition).or_default().push(seizure);
+            }
+        }
+    }
+    // A process's signs of life, to tell what it should have flushed.
+    let mut times: BTreeMap<usize, Vec<u64>> = BTreeMap::new();
+    for done in facts.done.values().flatten() {
+        times.entry(done.process).or_default().push(done.t);
+    }
+    for times in times.values_mut() {
+        times.sort_unstable();
+    }
+    for (partition, published) in &facts.published {
+        let mut lines = facts.done.get(partition).cloned().unwrap_or_default();
+        lines.sort_by_key(|done| done.t);
+        let distinct: BTreeSet<u64> = lines.iter().map(|done| done.number).collect();
+        let missing = (0..published.len() as u64).filter(|number| !distinct.contains(number));
+        for number in missing {
+            counts.never_handled += 1;
+            counts.example(|| format!("{partition}/{number} was never handled"));
+        }
+        order(&mut counts, *partition, &lines);
+        for seizure in seizures.get(partition).into_iter().flatten() {
+            unflushed(&mut counts, &lines, seizure, &times);
+        }
+        let taken = takes.get(partition).map_or(&[][..], Vec::as_slice);
+        counts.late += lines.iter().filter(|done| is_late(done, taken)).count() as u64;
+    }
+    counts
+}
+
+/// Whether somebody else had taken the partition before this call ended.
+fn is_late(done: &Done, takes: &[(u64, u64)]) -> bool {
+    let Some(epoch) = done.epoch else {
+        return false;
+    };
+    takes.iter().any(|(t, taken)| *taken > epoch && *t < done.t)
+}
+
+/// What had been handled when a partition was seized, and was not in its checkpoint.
+fn unflushed(
+    counts: &mut Counts,
+    lines: &[Done],
+    seizure: &Seizure,
+    times: &BTreeMap<usize, Vec<u64>>,
+) {
+    let open = lines.iter().filter(|done| {
+        done.epoch.is_some_and(|epoch| epoch < seizure.epoch)
+            && done.t < seizure.t
+            && seizure.offset.is_none_or(|offset| done.offset > offset)
+    });
+    for done in open {
+        counts.unflushed += 1;
+        let lived = times.get(&done.process).map_or(&[][..], Vec::as_slice);
+        let last = lived[..lived.partition_point(|t| *t < seizure.t)].last();
+        if last.is_some_and(|last| last - done.t > FLUSHED_BY_THEN) {
+            counts.overdue += 1;
+        }
+    }
+}
+
+fn order(counts: &mut Counts, partition: u32, lines: &[Done]) {
+    let mut done: BTreeSet<u64> = BTreeSet::new();
+    let mut under: BTreeMap<u64, Done> = BTreeMap::new();
+    let mut previous: Option<Done> = None;
+    for line in lines {
+        counts.handled += 1;
+        counts.dead_lettered += u64::from(line.epoch.is_none());
+        // A letter is buried by the owner: it goes on where its process was.
+        let own = previous.filter(|previous| previous.process == line.process);
+        let epoch = line.epoch.or(own.and_then(|previous| previous.epoch));
+        let before = epoch.and_then(|epoch| under.get(&epoch).copied());
+        let steps_on = before.is_none_or(|before| before.number + 1 == line.number);
+        let alone = before.is_none_or(|before| before.process == line.process);
+        let repeated = done.contains(&line.number);
+        let behind = !repeated && done.last().is_some_and(|last| *last > line.number);
+        if repeated {
+            counts.repeated += 1;
+        }
+        if !steps_on || !alone || behind {
+            counts.out_of_order += 1;
+            counts.example(|| {
+                format!(
+                    "{partition}/{} out of order: process {} under epoch {epoch:?}, after {:?}",
+                    line.number,
+                    line.process,
+                    before.map(|before| (before.process, before.number))
+                )
+            });
+        }
+        done.insert(line.number);
+        let now = Done { epoch, ..*line };
+        if let Some(epoch) = epoch {
+            under.insert(epoch, now);
+        }
+        previous = Some(now);
+    }
+}
+
+impl Counts {
+    fn example(&mut self, text: impl FnOnce() -> String) {
+        const MOST: usize = 10;
+        if self.examples.len() < MOST {
+            self.examples.push(text());
+        }
+    }
+}

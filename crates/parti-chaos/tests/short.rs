@@ -1,0 +1,63 @@
+//! The short way through chaos: a few scenarios with a small load, on every kind of stream.
+//!
+//! Nothing here depends on how fast the machine is: the program waits for what must happen, and
+//! sessions last long where nobody dies.
+
+use std::process::Command;
+
+/// What is played: moves in peace, deaths, a freeze, and a message that kills.
+const SCENARIOS: &str = "join,leave,kill,freeze,killing-message";
+
+fn play(stream: &str) {
+    let played = Command::new(env!("CARGO_BIN_EXE_parti-chaos"))
+        .args(["jetstream", "--only", SCENARIOS, "--stream", stream])
+        .args(["--rate", "120", "--partitions", "12", "-o", "json"])
+        .output()
+        .expect("the program starts");
+    let rows = String::from_utf8_lossy(&played.stdout);
+    let story = String::from_utf8_lossy(&played.stderr);
+    println!("{rows}");
+    assert_eq!(
+        rows.lines().count(),
+        SCENARIOS.split(',').count(),
+        "a row for each scenario\n{story}"
+    );
+    for row in rows.lines() {
+        let row: serde_json::Value = serde_json::from_str(row).expect("a JSON object");
+        let count = |name: &str| row[name].as_u64().expect("a number");
+        assert!(count("published") > 0, "{row}\n{story}");
+        assert_eq!(count("never_handled"), 0, "{row}\n{story}");
+        assert_eq!(count("out_of_order"), 0, "{row}\n{story}");
+        assert!(count("repeated") <= count("allowed"), "{row}\n{story}");
+        if matches!(row["scenario"].as_str(), Some("join" | "leave")) {
+            assert_eq!(count("repeated"), 0, "{row}\n{story}");
+        }
+    }
+    assert!(played.status.success(), "a verdict is bad\n{rows}\n{story}");
+}
+
+#[test]
+fn limits() {
+    play("limits");
+}
+
+#[test]
+fn limits_without_acks() {
+    play("unacked");
+}
+
+#[test]
+fn work_queue() {
+    play("workqueue");
+}
+
+#[test]
+fn what_is_not_there_is_said() {
+    let played = Command::new(env!("CARGO_BIN_EXE_parti-chaos"))
+        .args(["jetstream", "--only", "rain"])
+        .output()
+        .expect("the program starts");
+    assert!(!played.status.success());
+    let said = String::from_utf8_lossy(&played.stderr);
+    assert!(said.contains("no scenario rain"), "{said}");
+}
