@@ -105,6 +105,8 @@ mod registry {
         DispatchWithoutLease,
         /// A seized partition is handled as if its owner had not died of it.
         SuspicionIgnored,
+        /// Messages that were begun before are all tried at once, and counted together.
+        SuspectsTogether,
         /// A closed partition is handled on, and called drained at once.
         KeepServingAfterClose,
         /// A partition that comes back is handled while an old handler call is still running.

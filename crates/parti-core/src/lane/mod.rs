@@ -68,6 +68,10 @@ pub struct Lanes {
     /// the partition starts no other.
     stale: BTreeMap<PartitionId, BTreeSet<(Epoch, Offset)>>,
     paused: BTreeSet<PartitionId>,
+    /// The one message that was begun before and is being tried again.
+    suspect: Option<(PartitionId, Epoch, Offset)>,
+    /// Lanes whose next message was begun before, too: they wait for their turn.
+    suspects: BTreeSet<PartitionId>,
     closing: BTreeSet<PartitionId>,
     letters: BTreeMap<Ask, PartitionId>,
     resolves: BTreeMap<PartitionId, Resolve>,
@@ -104,6 +108,8 @@ impl Lanes {
             running: 0,
             stale: BTreeMap::new(),
             paused: BTreeSet::new(),
+            suspect: None,
+            suspects: BTreeSet::new(),
             closing: BTreeSet::new(),
             letters: BTreeMap::new(),
             resolves: BTreeMap::new(),
@@ -451,6 +457,7 @@ impl Lanes {
 
     /// Starts what may start, lane by lane in turn. True: handlers are free, lanes have nothing.
     fn dispatch(&mut self) -> bool {
+        self.end_try();
         for partition in std::mem::take(&mut self.out.woken) {
             if let Some(lane) = self.map.lanes.get_mut(&partition)
                 && !std::mem::replace(&mut lane.queued, true)
@@ -479,9 +486,48 @@ impl Lanes {
         false
     }
 
+    /// Lets the next suspect have its turn, once the try of the one before has ended: handled, or
+    /// given up with its lane.
+    fn end_try(&mut self) {
+        let Some((partition, epoch, offset)) = &self.suspect else {
+            return;
+        };
+        let serving = match self.map.lanes.get(partition).map(|lane| &lane.phase) {
+            // One that closes may still run it, or have its announcement on the way.
+            Some(Phase::Open(serving) | Phase::Closing(serving)) => Some(serving),
+            _ => None,
+        };
+        if !serving.is_some_and(|s| s.epoch == *epoch && s.tries(*offset)) {
+            self.suspect = None;
+            for waiting in std::mem::take(&mut self.suspects) {
+                self.out.wake(&waiting);
+            }
+        }
+    }
+
+    /// Whether this lane has to wait, because its next message was begun before and another such
+    /// one is being tried.
+    fn waits_for_its_turn(&mut self, partition: &PartitionId) -> bool {
+        let serving = self.map.open(partition);
+        let Some((epoch, offset)) =
+            serving.and_then(|s| Some((s.epoch, s.suspect(&self.map.rules)?)))
+        else {
+            return false;
+        };
+        if self.suspect.is_some() && !planted!(SuspectsTogether) {
+            self.suspects.insert(partition.clone());
+            return true;
+        }
+        self.suspect = Some((partition.clone(), epoch, offset));
+        false
+    }
+
     /// Starts one thing in this lane. False: there is nothing to start.
     fn start_one(&mut self, partition: &PartitionId) -> bool {
         if self.paused.contains(partition) || self.stale.contains_key(partition) {
+            return false;
+        }
+        if self.waits_for_its_turn(partition) {
             return false;
         }
         let LaneMap { lanes, rules } = &mut self.map;

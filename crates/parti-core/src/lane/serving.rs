@@ -317,6 +317,26 @@ impl Serving {
         self.suspicion.is_some()
     }
 
+    /// The next message, if it was begun before by an owner that ended in the middle of it.
+    pub(crate) fn suspect(&self, rules: &Rules) -> Option<Offset> {
+        let suspicion = self.suspicion.as_ref()?;
+        let front = self.items.front()?;
+        let offset = front.message.offset;
+        let waits = front.state == ItemState::Waiting;
+        (waits && suspicion.suspects(offset, rules.max_deliver)).then_some(offset)
+    }
+
+    /// Whether the first try of this message is under way, from its announcement on.
+    pub(crate) fn tries(&self, offset: Offset) -> bool {
+        let trying = |item: &Item| match item.state {
+            ItemState::Announcing | ItemState::Announced => true,
+            ItemState::Running => item.attempts <= 1,
+            _ => false,
+        };
+        let front = self.items.front();
+        front.is_some_and(|front| front.message.offset == offset && trying(front))
+    }
+
     /// Starts the next thing that may start now.
     pub(crate) fn step(
         &mut self,

@@ -7,6 +7,10 @@
 //!             dead letter, handler not called
 //! ```
 //!
+//! A message that was begun before gets its next try alone: of all lanes of a worker, only one at a
+//! time tries such a message. Whatever else was begun when the process died would otherwise be
+//! counted along with the one that kills, and end in the dead letters with it.
+//!
 //! It ends when a few messages in a row succeeded, or when the lag is gone: an idle partition whose
 //! owners die is not suspicious.
 
@@ -58,6 +62,12 @@ impl Suspicion {
         };
         self.begun = Some(begun);
         Advice::Announce(begun)
+    }
+
+    /// Whether this message was begun before, and has tries left.
+    pub(crate) fn suspects(&self, offset: Offset, max_deliver: u32) -> bool {
+        let begun = self.begun.filter(|begun| begun.offset == offset);
+        begun.is_some_and(|begun| (1..max_deliver).contains(&begun.times))
     }
 
     /// Whether a message that was begun before is still to come from here on: then there is lag,

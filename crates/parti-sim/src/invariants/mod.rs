@@ -31,6 +31,7 @@ mod repeats_bounded;
 mod retention_named;
 mod revoke_needs_ready;
 mod session_ends_by_write;
+mod suspects_alone;
 mod take_needs_evidence;
 mod take_within_lease;
 mod unique_id;
@@ -121,6 +122,7 @@ pub fn all() -> Vec<Box<dyn Invariant + Send>> {
         Box::new(fewest_moves::FewestMoves::default()),
         Box::new(bounded::Bounded::default()),
         Box::new(poison_ends::PoisonEnds::default()),
+        Box::new(suspects_alone::SuspectsAlone::default()),
         Box::new(unique_leader::UniqueLeader::default()),
         Box::new(full_cover::FullCover),
         Box::new(balance::Balance),

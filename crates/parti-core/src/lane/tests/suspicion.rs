@@ -119,3 +119,67 @@ fn a_retry_needs_no_second_announcement() {
     bench.pass(Duration::from_secs(2));
     assert_eq!(handled(&bench.run(), A), [1]);
 }
+
+/// Two lanes whose next messages were both begun by an owner that died.
+fn two_suspects() -> (Bench, Vec<LaneNote>) {
+    let mut bench = Bench::log();
+    for name in [A, B] {
+        let begun = Some(Begun {
+            offset: Offset(1),
+            times: 1,
+        });
+        bench.open(
+            name,
+            Opening {
+                suspicious: true,
+                begun,
+                ..opening(2, 1)
+            },
+        );
+    }
+    let reads: Vec<Ask> = bench
+        .run()
+        .iter()
+        .filter_map(|action| match action {
+            LaneAction::Source(SourceRequest::Read { ask, .. }) => Some(*ask),
+            _ => None,
+        })
+        .collect();
+    for ask in reads {
+        bench.read_answers(ask, &[1, 2], 3);
+    }
+    let begun = notes(&bench.run());
+    (bench, begun)
+}
+
+fn begins(notes: &[LaneNote]) -> Vec<(&str, u64, u32)> {
+    let begun = notes.iter().filter_map(|note| match note {
+        LaneNote::Begin {
+            partition, begun, ..
+        } => Some((partition.as_str(), begun.offset.0, begun.times)),
+        _ => None,
+    });
+    begun.collect()
+}
+
+#[test]
+fn a_message_that_was_begun_before_is_tried_alone() {
+    let (mut bench, first) = two_suspects();
+    assert_eq!(begins(&first), [(A, 1, 2)], "the other one waits");
+    bench
+        .lanes
+        .begun_written(bench.now, &p(A), Epoch(2), Offset(1));
+    assert_eq!(handled(&bench.run(), A), [1]);
+    assert_eq!(begins(&notes(&bench.run())), []);
+    bench.done(A, 2, 1);
+    let next = notes(&bench.run());
+    assert_eq!(begins(&next), [(A, 2, 1), (B, 1, 2)], "its turn");
+}
+
+#[test]
+fn a_lane_that_goes_makes_way_for_the_next_suspect() {
+    let (mut bench, first) = two_suspects();
+    assert_eq!(begins(&first), [(A, 1, 2)]);
+    bench.lanes.abandon(bench.now, &p(A));
+    assert_eq!(begins(&notes(&bench.run())), [(B, 1, 2)]);
+}
