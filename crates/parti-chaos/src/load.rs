@@ -23,6 +23,8 @@ use crate::ledger::Ledger;
 const LANES: u32 = 16;
 /// A message whose ack does not come in this time is sent again.
 const ACKED_WITHIN: Duration = Duration::from_secs(2);
+/// If nothing is acked for this long, another server is tried.
+const OTHER_SERVER_AFTER: Duration = Duration::from_secs(4);
 
 /// A load that runs.
 pub struct Load {
@@ -89,23 +91,21 @@ impl Load {
 /// Publishes the next number of a partition, until the stream says that it has it, once.
 async fn publish(client: &Client, context: &Context, ledger: &Ledger, partition: u32) {
     let number = ledger.next_number(partition);
+    let mut here_since = Instant::now();
     loop {
         let mut headers = HeaderMap::new();
         headers.insert("Nats-Msg-Id", format!("{partition}/{number}").as_str());
         let payload = number.to_string().into();
         let sent = context.publish_with_headers(format!("p.{partition}"), headers, payload);
         let stored = async { sent.await.ok()?.await.ok() };
-        match tokio::time::timeout(ACKED_WITHIN, stored).await {
-            Ok(Some(stored)) => {
-                ledger.published(partition, stored.sequence);
-                return;
-            }
-            // Refused at once, as while nobody leads the stream.
-            Ok(None) => {}
-            // A node that is cut off from the others takes messages and answers nothing.
-            Err(_) => {
-                let _ = client.force_reconnect().await;
-            }
+        if let Ok(Some(stored)) = tokio::time::timeout(ACKED_WITHIN, stored).await {
+            ledger.published(partition, stored.sequence);
+            return;
+        }
+        // A node that is cut off from the others takes nothing, for as long as that lasts.
+        if here_since.elapsed() > OTHER_SERVER_AFTER {
+            let _ = client.force_reconnect().await;
+            here_since = Instant::now();
         }
         tokio::time::sleep(Duration::from_millis(50)).await;
     }

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use async_nats::jetstream::message::StreamMessage;
 use async_nats::jetstream::stream::RawMessage;
 use serde::Deserialize;
+use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use tokio::sync::Notify;
 use xxhash_rust::xxh3::xxh3_64;
@@ -146,6 +147,32 @@ impl Api {
         Ok((api, info))
     }
 
+    /// Calls the API, and notes when nobody answers: a server that is cut off from the others has
+    /// nobody to ask, and then another one has to be tried. That a question is answered proves
+    /// nothing: a stream's former leader was seen to answer for minutes.
+    async fn ask<T: DeserializeOwned>(&self, call: &str, body: Value) -> Result<T, Trouble> {
+        let begun = std::time::Instant::now();
+        let outcome = self.link.api(call, body).await;
+        let nobody = match &outcome {
+            Err(Trouble::Silence(Silence::Open(_) | Silence::Nobody)) => true,
+            Err(Trouble::Refusal(refusal)) => refusal.code == 503,
+            _ => false,
+        };
+        if nobody {
+            self.link.not_answered(begun);
+        }
+        outcome
+    }
+
+    /// The same for what changes something: whoever answers has the others behind it.
+    async fn change<T: DeserializeOwned>(&self, call: &str, body: Value) -> Result<T, Trouble> {
+        let outcome = self.ask(call, body).await;
+        if outcome.is_ok() {
+            self.link.answered();
+        }
+        outcome
+    }
+
     /// Which stream this is, as a number.
     pub fn identity(&self) -> u64 {
         xxh3_64(self.created.as_bytes())
@@ -171,7 +198,7 @@ impl Api {
     /// What the stream's leader says of it; an error if it is another stream by now.
     pub async fn stream_info(&self) -> Result<StreamInfo, SourceError> {
         let call = format!("STREAM.INFO.{}", self.stream);
-        let info: StreamInfo = self.link.api(&call, Value::Null).await.map_err(error)?;
+        let info: StreamInfo = self.ask(&call, Value::Null).await.map_err(error)?;
         if *info.created != *self.created {
             let (replaced, news) = &*self.replaced;
             replaced.store(true, Ordering::Release);
@@ -187,7 +214,7 @@ impl Api {
     /// What the consumer's leader says of it; `None`: there is no such consumer.
     pub async fn consumer_info(&self, name: &str) -> Result<Option<ConsumerInfo>, SourceError> {
         let call = format!("CONSUMER.INFO.{}.{name}", self.stream);
-        match self.link.api(&call, Value::Null).await {
+        match self.ask(&call, Value::Null).await {
             Ok(info) => Ok(Some(info)),
             Err(Trouble::Refusal(refusal)) if refusal.err_code == refusal::NO_CONSUMER => Ok(None),
             Err(trouble) => Err(error(trouble)),
@@ -207,13 +234,13 @@ impl Api {
             Action::Update => "update",
         };
         let body = json!({"stream_name": &*self.stream, "config": config, "action": action});
-        self.link.api(&call, body).await
+        self.change(&call, body).await
     }
 
     /// Deletes a consumer; that there is none is fine.
     pub async fn delete_consumer(&self, name: &str) -> Result<(), SourceError> {
         let call = format!("CONSUMER.DELETE.{}.{name}", self.stream);
-        match self.link.api::<Value>(&call, Value::Null).await {
+        match self.change::<Value>(&call, Value::Null).await {
             Ok(_) => Ok(()),
             Err(Trouble::Refusal(refusal)) if refusal.err_code == refusal::NO_CONSUMER => Ok(()),
             Err(trouble) => Err(error(trouble)),
@@ -223,7 +250,7 @@ impl Api {
     /// Rewinds a consumer to the beginning, and clears what it waits for (server 2.14 or newer).
     pub async fn reset_consumer(&self, name: &str) -> Result<ConsumerInfo, Trouble> {
         let call = format!("CONSUMER.RESET.{}.{name}", self.stream);
-        self.link.api(&call, json!({"seq": 1})).await
+        self.change(&call, json!({"seq": 1})).await
     }
 
     /// All consumers of the stream.
@@ -238,7 +265,7 @@ impl Api {
         let mut found = Vec::new();
         loop {
             let body = json!({ "offset": found.len() });
-            let page: Page = self.link.api(&call, body).await.map_err(error)?;
+            let page: Page = self.ask(&call, body).await.map_err(error)?;
             let consumers = page.consumers.unwrap_or_default();
             let ended = consumers.is_empty();
             found.extend(consumers);
@@ -262,7 +289,7 @@ impl Api {
         let call = format!("STREAM.MSG.GET.{}", self.stream);
         // Sequence 0 would mean "none given".
         let body = json!({ "seq": from.max(1), "next_by_subj": subject });
-        let got: Got = match self.link.api(&call, body).await {
+        let got: Got = match self.ask(&call, body).await {
             Ok(got) => got,
             Err(Trouble::Refusal(refusal)) if refusal.err_code == code::NO_MESSAGE => {
                 return Ok(None);

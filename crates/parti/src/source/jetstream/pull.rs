@@ -114,6 +114,8 @@ pub(super) struct PullLoop {
     came: u64,
     came_before_rest: Option<u64>,
     connects: u64,
+    /// When anything last came: a delivery, or what became of a pull.
+    heard: Instant,
     told_gone: Option<Instant>,
 }
 
@@ -143,6 +145,7 @@ impl PullLoop {
             numbers: 0,
             came: 0,
             came_before_rest: None,
+            heard: Instant::now(),
             told_gone: None,
         }
     }
@@ -324,6 +327,13 @@ impl PullLoop {
     }
 
     async fn message(&mut self, message: Message) {
+        self.heard = Instant::now();
+        if message.status.is_some_and(|status| status.as_u16() == 503) {
+            // Nobody has the durable; or this server cannot reach who has.
+            self.api.link.not_answered(self.heard.into_std());
+        } else {
+            self.api.link.answered();
+        }
         let number = message.subject.rsplit('.').next();
         let number = number.and_then(|number| number.parse().ok());
         let number = number.unwrap_or(0_u64);
@@ -458,7 +468,15 @@ impl PullLoop {
             .partition(|(at, _)| *at <= now);
         self.later = later;
         let lost = self.open.extract_if(.., |open| open.expires + GRACE <= now);
-        let lost: Vec<Ask> = lost.map(|open| open.ask).collect();
+        let lost: Vec<Open> = lost.collect();
+        if let Some(oldest) = lost.iter().map(|open| open.expires - EXPIRES).min()
+            && self.heard < oldest
+            && self.is_connected()
+        {
+            // Not even their end came: the server may be cut off from the others.
+            self.api.link.not_answered(oldest.into_std());
+        }
+        let lost = lost.into_iter().map(|open| open.ask);
         let due: Vec<(Instant, Ask)> = due;
         for ask in due.into_iter().map(|(_, ask)| ask).chain(lost) {
             self.tell(SourceEvent::PullEnded { ask });
