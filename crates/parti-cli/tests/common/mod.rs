@@ -88,6 +88,11 @@ impl Group {
 
     /// Appends so many messages.
     pub fn produce(&mut self, count: u64) {
+        self.produce_with(count, "");
+    }
+
+    /// Appends so many messages, each of which ends with this.
+    pub fn produce_with(&mut self, count: u64, tail: &str) {
         let mut producer = parti(self.folder.path())
             .args(["produce", "--source", "log:log", "--topic", "t"])
             .stdin(Stdio::piped())
@@ -96,33 +101,37 @@ impl Group {
             .expect("runs");
         let mut input = producer.stdin.take().expect("piped");
         for number in self.produced..self.produced + count {
-            writeln!(input, "message {number}").expect("written");
+            writeln!(input, "message {number}{tail}").expect("written");
         }
         drop(input);
         assert!(producer.wait().expect("ended").success());
         self.produced += count;
     }
 
+    /// A worker that is not started yet.
+    pub fn consumer(&self) -> Command {
+        let mut command = parti(self.folder.path());
+        command
+            .args(["consume", "--store", &self.store, "--source", "log:log"])
+            .args(["--topic", "t", "--group", "g", "--config", "config.yaml"]);
+        command
+    }
+
+    /// The group as `parti status` shows it.
+    pub fn status(&self) -> Option<Value> {
+        let status = parti(self.folder.path())
+            .args(["status", "--store", &self.store, "--source", "log:log"])
+            .args(["--topic", "t", "--group", "g", "-o", "json"])
+            .output()
+            .expect("runs");
+        serde_json::from_slice(&status.stdout).ok()
+    }
+
     /// Starts a worker.
     pub fn consume(&mut self) -> usize {
-        let mut child = parti(self.folder.path())
-            .args([
-                "consume",
-                "--store",
-                "sqlite:group.db",
-                "--source",
-                "log:log",
-            ])
-            .args([
-                "--topic",
-                "t",
-                "--group",
-                "g",
-                "--config",
-                "config.yaml",
-                "-o",
-                "jsonl",
-            ])
+        let mut child = self
+            .consumer()
+            .args(["-o", "jsonl"])
             .stdout(Stdio::piped())
             .spawn()
             .expect("runs");
