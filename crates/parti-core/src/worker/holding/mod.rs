@@ -48,6 +48,9 @@ const PAUSE: Duration = Duration::from_millis(250);
 /// The first wait of a taker that was refused; doubles up to `BLOCKED_MAX`.
 const BLOCKED_MIN: Duration = Duration::from_millis(50);
 const BLOCKED_MAX: Duration = Duration::from_secs(1);
+/// So many refused takes are told at once, so that a session's record stays small; the others'
+/// turn comes when these are through.
+const BLOCKED_TOLD: usize = 512;
 
 /// What should become of a partition here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -209,6 +212,7 @@ impl Holdings {
             .values()
             .filter(|holding| holding.wish == Wish::Serve)
             .filter_map(|holding| holding.blocked.clone())
+            .take(BLOCKED_TOLD)
             .collect()
     }
 
