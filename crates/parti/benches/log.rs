@@ -74,7 +74,11 @@ fn main() {
         );
         line("SQLite: select", rates[3], rates[3]);
         line("read", rates[4], rates[3]);
-        line("consume: a worker and its handler", rates[5], rates[3]);
+        line(
+            "consume: a worker, with a handler call for each message",
+            rates[5],
+            rates[3],
+        );
     });
 }
 

@@ -34,7 +34,13 @@ pub struct InProcess {
     store: Memory,
     log: MemoryLog,
     heard: Arc<Heard>,
-    workers: Vec<(Option<oneshot::Sender<End>>, Option<JoinHandle<()>>)>,
+    workers: Vec<Running>,
+}
+
+/// One worker's thread, and the way to end it.
+struct Running {
+    end: Option<oneshot::Sender<End>>,
+    thread: Option<JoinHandle<()>>,
 }
 
 impl InProcess {
@@ -50,7 +56,7 @@ impl InProcess {
     }
 
     fn end(&mut self, worker: usize, how: End) {
-        if let Some(end) = self.workers[worker].0.take() {
+        if let Some(end) = self.workers[worker].end.take() {
             let _ = end.send(how);
         }
     }
@@ -85,7 +91,10 @@ impl Crew for InProcess {
                 Ok(End::Kill) | Err(_) => runtime.shutdown_background(),
             }
         });
-        self.workers.push((Some(end), Some(thread)));
+        self.workers.push(Running {
+            end: Some(end),
+            thread: Some(thread),
+        });
         number
     }
 
@@ -103,8 +112,8 @@ impl Crew for InProcess {
             .heard
             .more
             .wait_timeout_while(lines, PATIENCE, |lines| !wanted(lines));
-        let (_, timeout) = waited.expect("no panic");
-        assert!(!timeout.timed_out(), "it never came");
+        let (lines, timeout) = waited.expect("no panic");
+        assert!(!timeout.timed_out(), "it never came: {lines:?}");
     }
 
     fn lines(&self) -> Vec<Line> {
@@ -114,9 +123,9 @@ impl Crew for InProcess {
 
 impl Drop for InProcess {
     fn drop(&mut self) {
-        for (end, thread) in &mut self.workers {
-            drop(end.take());
-            if let Some(thread) = thread.take() {
+        for running in &mut self.workers {
+            drop(running.end.take());
+            if let Some(thread) = running.thread.take() {
                 let _ = thread.join();
             }
         }
