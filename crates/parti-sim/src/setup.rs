@@ -417,6 +417,13 @@ mod tests {
     use super::*;
 
     #[test]
+    fn some_groups_keep_nothing() {
+        let setups = (0..300).map(Setup::of);
+        let keeping_nothing = setups.filter(|setup| !setup.config.processing.reliable);
+        assert!((5..30).contains(&keeping_nothing.count()));
+    }
+
+    #[test]
     fn a_setup_survives_a_file() {
         for seed in 0..300 {
             let setup = Setup::of(seed);

@@ -22,9 +22,11 @@ use rustix::process::Signal;
 const PARTITIONS: u32 = 100;
 
 /// The longest time of so many rounds counts.
-const ROUNDS: usize = 3;
+const ROUNDS: usize = 2;
 
-const REST: Duration = Duration::from_millis(1_500);
+/// One heartbeat and a little more: a worker that is killed then has just renewed its session, which
+/// is the worst moment.
+const REST: Duration = Duration::from_millis(2_050);
 
 fn config(coordination: &str) -> String {
     format!(
@@ -204,7 +206,8 @@ fn follower(group: &dyn Crew, alive: &[usize]) -> usize {
     found.copied().expect("more than one")
 }
 
-/// Lets the group rest: a worker does not claim again at once what it just let go of.
+/// Lets the group rest. Without a leader, a worker does not claim again at once what it just let go
+/// of.
 fn rested() -> Timestamp {
     std::thread::sleep(REST);
     now()
