@@ -456,6 +456,9 @@ pub enum SourceEvent {
     },
     /// The connection was lost and is back: deliveries may have been lost.
     Reconnected,
+    /// The source is another one than the worker was started on: deleted and made anew. Offsets of
+    /// the one mean nothing in the other.
+    Replaced,
     /// A dead letter was published, or not.
     DeadLettered {
         /// Which request.

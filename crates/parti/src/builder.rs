@@ -33,10 +33,10 @@ use crate::store::{GroupStore, Store};
 /// Settings of a worker or a manager that is to be started; `C` says how it consumes.
 pub struct Builder<C> {
     pub(crate) consumption: C,
-    group: String,
+    pub(crate) group: String,
     store: Arc<dyn Store>,
     partitions: Arc<dyn PartitionSource>,
-    config: Config,
+    pub(crate) config: Config,
     strategy: Option<Arc<dyn Strategy>>,
     preferred: Option<u64>,
     observers: Vec<Arc<dyn Observer>>,

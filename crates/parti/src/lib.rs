@@ -18,6 +18,8 @@ pub mod inspect;
 mod manager;
 mod member;
 mod message;
+#[cfg(feature = "nats")]
+mod nats;
 mod partitions;
 pub mod source;
 #[cfg(feature = "sqlite")]
@@ -42,7 +44,7 @@ pub use parti_core::worker::{Fatal, Report, State, Trouble};
 pub use partitions::{
     FilePartitions, Partition, PartitionSource, StaticPartitions, StoredPartitions,
 };
-pub use worker::{FromSource, IntoSource, Worker, WorkerBuilder};
+pub use worker::{AnySource, FromSource, IntoSource, Worker, WorkerBuilder};
 
 /// The README's examples compile.
 #[cfg(doctest)]

@@ -6,14 +6,30 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::builder::{Builder, Consumption, IntoStore};
+use crate::driver::Observer;
 use crate::handler::Handler;
 use crate::member::{Member, WorkerError};
 use crate::partitions::PartitionSource;
-use crate::source::{LogTransport, Source};
+#[cfg(feature = "nats")]
+use crate::source::jetstream::{JetStream, StreamTransport};
+use crate::source::{LogTransport, Source, Transport};
 
 /// Consumption by Parti itself, from a source.
 #[derive(Debug)]
-pub struct FromSource(Arc<dyn Source>);
+pub struct FromSource(AnySource);
+
+/// A source of any kind.
+#[derive(Clone, Debug)]
+pub struct AnySource(Kind);
+
+#[derive(Clone, Debug)]
+enum Kind {
+    /// Read by partition and offset.
+    Log(Arc<dyn Source>),
+    /// Behind one durable consumer per worker.
+    #[cfg(feature = "nats")]
+    Stream(JetStream),
+}
 
 /// Settings of a worker that is to be started.
 pub type WorkerBuilder = Builder<FromSource>;
@@ -23,12 +39,24 @@ impl WorkerBuilder {
     /// start that fails, or whose future is dropped, gives its id back.
     pub async fn start(self, handler: impl Handler) -> Result<Worker, WorkerError> {
         self.check()?;
-        let source = self.consumption.0.clone();
-        let stream = source.identity().await?;
-        let consume = self.launch(|wiring| Consumption {
-            transport: Arc::new(LogTransport::new(source, wiring.operation_timeout)),
+        let (transport, observer, stream): (Arc<dyn Transport>, Option<Arc<dyn Observer>>, u64) =
+            match self.consumption.0.0.clone() {
+                Kind::Log(source) => {
+                    let stream = source.identity().await?;
+                    let transport = LogTransport::new(source, self.config.operation_timeout);
+                    (Arc::new(transport), None, stream)
+                }
+                #[cfg(feature = "nats")]
+                Kind::Stream(source) => {
+                    let transport = StreamTransport::new(&source, &self.group, &self.config)?;
+                    let transport = Arc::new(transport);
+                    (transport.clone(), Some(transport), source.identity())
+                }
+            };
+        let consume = self.launch(|_| Consumption {
+            transport,
             handler: Arc::new(handler),
-            observer: None,
+            observer,
             stream,
         });
         consume.await.map(Worker)
@@ -105,17 +133,30 @@ impl Worker {
 /// Whatever can be shared as a source.
 pub trait IntoSource {
     /// The shared source.
-    fn into_source(self) -> Arc<dyn Source>;
+    fn into_source(self) -> AnySource;
 }
 
 impl<S: Source> IntoSource for S {
-    fn into_source(self) -> Arc<dyn Source> {
-        Arc::new(self)
+    fn into_source(self) -> AnySource {
+        AnySource(Kind::Log(Arc::new(self)))
     }
 }
 
 impl IntoSource for Arc<dyn Source> {
-    fn into_source(self) -> Arc<dyn Source> {
+    fn into_source(self) -> AnySource {
+        AnySource(Kind::Log(self))
+    }
+}
+
+#[cfg(feature = "nats")]
+impl IntoSource for JetStream {
+    fn into_source(self) -> AnySource {
+        AnySource(Kind::Stream(self))
+    }
+}
+
+impl IntoSource for AnySource {
+    fn into_source(self) -> AnySource {
         self
     }
 }

@@ -1,15 +1,16 @@
 //! `parti consume`: a real worker.
 
+use std::collections::BTreeSet;
 use std::process::{ExitStatus, Stdio};
 use std::sync::Arc;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use clap::ValueEnum;
-use parti::source::log::Topic;
+use parti::source::JetStream;
 use parti::{
-    Config, FilePartitions, Handler, HandlerError, Message, Observer, PartitionSource, Report,
-    StaticPartitions, Worker,
+    AnySource, Config, FilePartitions, Handler, HandlerError, IntoSource, Message, Observer,
+    Partition, PartitionSource, Report, StaticPartitions, Worker,
 };
 use rustix::process::{Pid, Signal, kill_process_group};
 use serde_json::{Value, json};
@@ -29,22 +30,25 @@ use crate::signals::Endings;
 ///
 /// Example: parti consume --store sqlite:data/group.db --source log:data --topic orders
 ///          --group billing --exec ./bill-one.sh
+/// Example: parti consume --store nats://localhost:4222 --source jetstream://localhost:4222/DC
+///          --subject 'dc.{0}.{1}.completion' --partitions-file tools.yaml --group billing
 #[derive(clap::Args)]
 #[command(after_help = CODES)]
 pub struct Args {
     /// Where the group's records live: memory:, sqlite:FILE, nats://…, etcd://…, postgres://…
     #[arg(long, value_name = "URL")]
     store: String,
-    /// Where messages come from: log:FOLDER
+    /// Where messages come from: log:FOLDER, or jetstream://[USER:PASSWORD@]HOST:PORT/STREAM
     #[arg(long, value_name = "URL")]
     source: String,
     /// The group's name
     #[arg(long)]
     group: String,
-    /// The topic of the source
+    /// The topic of a log
     #[arg(long, default_value = "messages")]
     topic: String,
-    /// How many partitions, with the ids "0" to "N-1"; by default what the topic has
+    /// How many partitions, with the ids "0" to "N-1"; by default what the topic or stream was
+    /// made with
     #[arg(long, value_name = "N", conflicts_with = "partitions_file")]
     partitions: Option<u32>,
     /// The partitions, one a line or as JSON or YAML
@@ -95,14 +99,7 @@ enum Output {
 pub async fn run(args: Args) -> Result<(), Failure> {
     let mut endings = Endings::catch()?;
     let config = settings(&args)?;
-    if args.subject.is_some() {
-        return Err(Failure::usage(
-            "--subject is for JetStream sources; a log's partitions have numbers",
-        ));
-    }
-    let log = places::log(&args.source).await?;
-    let topic = log.topic(&args.topic).await?;
-    let partitions = partitions(&args, &topic)?;
+    let (source, partitions) = source(&args).await?;
     let store = places::store(&args.store).await?;
     let (failed, mut failure) = watch::channel(None);
     let lines = Lines::start(failed.clone())?;
@@ -120,7 +117,7 @@ pub async fn run(args: Args) -> Result<(), Failure> {
             printer: printer.clone(),
             failed,
         };
-        let mut builder = Worker::builder(&args.group, store, topic, partitions)
+        let mut builder = Worker::builder(&args.group, store, source, partitions)
             .config(config)
             .observer(observer);
         if let Some(number) = args.number {
@@ -228,17 +225,87 @@ fn settings(args: &Args) -> Result<Config, Failure> {
     Ok(config)
 }
 
-fn partitions(args: &Args, topic: &Topic) -> Result<Box<dyn PartitionSource>, Failure> {
-    if let Some(file) = &args.partitions_file {
-        return Ok(Box::new(FilePartitions::new(file)));
+/// Where messages come from, and the partitions that it has.
+async fn source(args: &Args) -> Result<(AnySource, Box<dyn PartitionSource>), Failure> {
+    match places::source(&args.source).await? {
+        places::Source::Log(log) => {
+            if args.subject.is_some() {
+                return Err(Failure::usage(
+                    "--subject is for JetStream sources; a log's partitions have numbers",
+                ));
+            }
+            let topic = log.topic(&args.topic).await?;
+            let made_with = (topic.partitions(), format!("topic {}", topic.name()));
+            Ok((
+                topic.into_source(),
+                partitions(args, Some(made_with)).await?,
+            ))
+        }
+        places::Source::JetStream(url) => {
+            let url = places::with_subject(url, args.subject.as_deref());
+            let stream = JetStream::connect(&url).await?;
+            let name = format!("stream {}", stream.stream());
+            let made_with = stream.partitions().map(|count| (count, name));
+            Ok((stream.into_source(), partitions(args, made_with).await?))
+        }
     }
-    let count = topic.partitions();
-    match args.partitions {
-        Some(asked) if asked != count => Err(Failure::usage(format!(
-            "--partitions {asked}: topic {} has {count} partitions, for good; leave the flag out",
-            topic.name()
+}
+
+/// The partitions to share. `made_with`: how many the source was made with, if it was, and what to
+/// call it.
+async fn partitions(
+    args: &Args,
+    made_with: Option<(u32, String)>,
+) -> Result<Box<dyn PartitionSource>, Failure> {
+    if let Some(file) = &args.partitions_file {
+        let partitions = FilePartitions::new(file);
+        check_file(file, &partitions, made_with).await?;
+        return Ok(Box::new(partitions));
+    }
+    let count = match (args.partitions, made_with) {
+        (Some(asked), Some((has, name))) if asked != has => {
+            return Err(Failure::usage(format!(
+                "--partitions {asked}: {name} has {has} partitions, for good; leave the flag out"
+            )));
+        }
+        (Some(count), _) | (None, Some((count, _))) => count,
+        (None, None) => {
+            return Err(Failure::usage(
+                "which partitions the stream has is not known: give --partitions N for subjects \
+                 with a number each, or --partitions-file FILE",
+            ));
+        }
+    };
+    Ok(Box::new(StaticPartitions::numbered(count)))
+}
+
+/// What is wrong with the file from the beginning is said at once; later it may change.
+async fn check_file(
+    file: &str,
+    partitions: &FilePartitions,
+    made_with: Option<(u32, String)>,
+) -> Result<(), Failure> {
+    let wrong = |why: String| Failure::usage(format!("--partitions-file {why}"));
+    let listed = partitions
+        .list()
+        .await
+        .map_err(|error| wrong(error.to_string()))?;
+    if listed.is_empty() {
+        return Err(wrong(format!(
+            "{file}: it names no partition; write one id a line"
+        )));
+    }
+    let Some((count, name)) = made_with else {
+        return Ok(());
+    };
+    let there: BTreeSet<String> = (0..count).map(|number| number.to_string()).collect();
+    let id = |partition: &Partition| partition.id.to_string();
+    match listed.iter().map(id).find(|id| !there.contains(id)) {
+        None => Ok(()),
+        Some(id) => Err(wrong(format!(
+            "{file}: {name} has no partition {id:?}; its partitions are 0 to {}",
+            count.saturating_sub(1)
         ))),
-        _ => Ok(Box::new(StaticPartitions::numbered(count))),
     }
 }
 
@@ -318,11 +385,11 @@ impl Printer {
     /// Prints a message; it counts as handled once the line is out of this process.
     async fn handled(&self, message: &Message) -> Result<(), HandlerError> {
         let line = match self.output {
-            Output::Text => String::from_utf8_lossy(message.payload()).into_owned(),
+            Output::Text => message.payload().to_vec(),
             Output::Jsonl => {
                 let mut event = message_event(message);
                 event["worker"] = Value::String(self.worker());
-                timed(event)
+                timed(event).into_bytes()
             }
         };
         Ok(self.lines.written(line).await?)

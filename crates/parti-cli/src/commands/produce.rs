@@ -4,6 +4,8 @@ use std::io::IsTerminal;
 use std::time::Duration;
 
 use bytes::Bytes;
+use parti::source::JetStream;
+use parti::source::jetstream::{NewMessage, Producer, StreamSettings};
 use parti::source::log::{NewRecord, Topic, TopicSettings};
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufRead, AsyncBufReadExt, BufReader};
@@ -24,16 +26,17 @@ const BATCH: usize = 1_000;
 ///
 /// Example: parti produce --source log:data --topic orders --key-field customer < orders.jsonl
 /// Example: parti produce --source log:data --topic load --partitions 12 --rate 500 --for 10s
+/// Example: parti produce --source jetstream://localhost:4222/ORDERS --key-field customer < orders.jsonl
 #[derive(clap::Args)]
 #[command(after_help = CODES)]
 pub struct Args {
-    /// The log, such as log:FOLDER
+    /// The log, such as log:FOLDER, or the stream, such as jetstream://HOST:PORT/STREAM
     #[arg(long, value_name = "URL")]
     source: String,
-    /// The topic's name
+    /// The topic's name, in a log
     #[arg(long, default_value = "messages")]
     topic: String,
-    /// Make the topic with so many partitions, if there is none
+    /// Make the topic or stream with so many partitions, if there is none
     #[arg(long, value_name = "N")]
     partitions: Option<u32>,
     /// The field of a JSON line that is its key
@@ -52,17 +55,7 @@ pub struct Args {
 
 /// Does it.
 pub async fn run(args: Args) -> Result<(), Failure> {
-    let log = places::log(&args.source).await?;
-    let topic = match args.partitions {
-        Some(partitions) => {
-            let settings = TopicSettings {
-                partitions,
-                ..TopicSettings::default()
-            };
-            log.create_topic(&args.topic, settings).await?
-        }
-        None => log.topic(&args.topic).await?,
-    };
+    let topic = Target::open(&args).await?;
     let produced = match (args.rate, &args.file) {
         (Some(0), _) => return Err(Failure::usage("--rate 0 makes no messages; give 1 or more")),
         (Some(rate), _) => make_up(&topic, rate, args.duration).await?,
@@ -86,8 +79,75 @@ pub async fn run(args: Args) -> Result<(), Failure> {
     ))
 }
 
+/// Where messages go.
+enum Target {
+    Log(Topic),
+    Stream(JetStream, Producer),
+}
+
+/// A message, and its key.
+struct Line {
+    key: Option<Bytes>,
+    payload: Bytes,
+}
+
+impl Target {
+    async fn open(args: &Args) -> Result<Self, Failure> {
+        match (places::source(&args.source).await?, args.partitions) {
+            (places::Source::Log(log), Some(partitions)) => {
+                let settings = TopicSettings {
+                    partitions,
+                    ..TopicSettings::default()
+                };
+                Ok(Target::Log(log.create_topic(&args.topic, settings).await?))
+            }
+            (places::Source::Log(log), None) => Ok(Target::Log(log.topic(&args.topic).await?)),
+            (places::Source::JetStream(url), partitions) => {
+                let stream = match partitions {
+                    Some(count) => {
+                        JetStream::create(&url, &StreamSettings::partitions(count)).await?
+                    }
+                    None => JetStream::connect(&url).await?,
+                };
+                let producer = stream.producer()?;
+                Ok(Target::Stream(stream, producer))
+            }
+        }
+    }
+
+    fn name(&self) -> &str {
+        match self {
+            Target::Log(topic) => topic.name(),
+            Target::Stream(stream, _) => stream.stream(),
+        }
+    }
+
+    /// Appends all of them; once this returns they are safe.
+    async fn append(&self, lines: Vec<Line>) -> Result<(), Failure> {
+        match self {
+            Target::Log(topic) => {
+                let records = lines.into_iter().map(|line| NewRecord {
+                    key: line.key,
+                    payload: line.payload,
+                    ..NewRecord::default()
+                });
+                topic.append(records.collect()).await?;
+            }
+            Target::Stream(_, producer) => {
+                let messages = lines.into_iter().map(|line| NewMessage {
+                    key: line.key,
+                    payload: line.payload,
+                    ..NewMessage::default()
+                });
+                producer.publish(messages.collect()).await?;
+            }
+        }
+        Ok(())
+    }
+}
+
 async fn read_lines(
-    topic: &Topic,
+    topic: &Target,
     mut input: impl AsyncBufRead + Unpin,
     key_field: Option<&str>,
 ) -> Result<u64, Failure> {
@@ -97,51 +157,57 @@ async fn read_lines(
     loop {
         line.clear();
         let read = input.read_until(b'\n', &mut line).await?;
-        let ended = read == 0;
-        if !ended {
+        let mut ended = (read == 0).then_some(Ok(()));
+        if ended.is_none() {
             number += 1;
             if line.last() == Some(&b'\n') {
                 line.pop();
             }
-            let key = key_field
-                .map(|field| key_of(&line, field, number))
-                .transpose()?;
-            batch.push(NewRecord {
-                key: key.map(Bytes::from),
-                payload: Bytes::copy_from_slice(&line),
-                ..NewRecord::default()
-            });
+            match key_field.map(|field| key_of(&line, field)).transpose() {
+                Ok(key) => batch.push(Line {
+                    key: key.map(Bytes::from),
+                    payload: Bytes::copy_from_slice(&line),
+                }),
+                // What came before it goes in, so that one line number says all.
+                Err(why) => {
+                    ended = Some(Err(Failure::usage(format!(
+                        "line {number} {why}. The {} lines before it were produced, it and what \
+                         follows were not: mend it, and give the rest again",
+                        number - 1
+                    ))));
+                }
+            }
         }
-        if batch.len() == BATCH || (ended && !batch.is_empty()) {
+        if batch.len() == BATCH || (ended.is_some() && !batch.is_empty()) {
             produced += batch.len() as u64;
             topic.append(std::mem::take(&mut batch)).await?;
             bar.set_position(produced);
         }
-        if ended {
+        if let Some(ended) = ended {
             bar.finish_and_clear();
-            return Ok(produced);
+            return ended.map(|()| produced);
         }
     }
 }
 
-/// The key of a JSON line.
-fn key_of(line: &[u8], field: &str, number: u64) -> Result<String, Failure> {
-    let object: Value = serde_json::from_slice(line).map_err(|error| {
-        Failure::usage(format!(
-            "line {number} is not JSON ({error}); --key-field needs JSON lines"
-        ))
-    })?;
-    match &object[field] {
-        Value::Null => Err(Failure::usage(format!(
-            "line {number} has no field {field:?}; every line needs its key"
-        ))),
-        Value::String(text) => Ok(text.clone()),
-        other => Ok(other.to_string()),
+/// The key of a JSON line, or what is wrong with it.
+fn key_of(line: &[u8], field: &str) -> Result<String, String> {
+    let object: Value = serde_json::from_slice(line)
+        .map_err(|error| format!("is not JSON ({error}); --key-field needs JSON lines"))?;
+    match object.get(field) {
+        None => Err(format!(
+            "has no field {field:?}; with --key-field every line needs its key"
+        )),
+        Some(Value::Null) => Err(format!(
+            "has null as its {field:?}; with --key-field every line needs its key"
+        )),
+        Some(Value::String(text)) => Ok(text.clone()),
+        Some(other) => Ok(other.to_string()),
     }
 }
 
 /// Messages with a number and a key each, a batch every 20 ms.
-async fn make_up(topic: &Topic, rate: u32, length: Duration) -> Result<u64, Failure> {
+async fn make_up(topic: &Target, rate: u32, length: Duration) -> Result<u64, Failure> {
     let total = (f64::from(rate) * length.as_secs_f64()).round() as u64;
     let bar = progress::bar(Some(total), "produced");
     let began = Instant::now();
@@ -154,10 +220,9 @@ async fn make_up(topic: &Topic, rate: u32, length: Duration) -> Result<u64, Fail
         if count == 0 {
             continue;
         }
-        let batch = (produced..produced + count).map(|number| NewRecord {
+        let batch = (produced..produced + count).map(|number| Line {
             key: Some(format!("key-{}", number % 1_000).into()),
             payload: json!({ "number": number }).to_string().into(),
-            ..NewRecord::default()
         });
         topic.append(batch.collect()).await?;
         produced += count;

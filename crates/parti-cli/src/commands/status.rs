@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use parti::core::record::SessionStatus;
 use parti::inspect::{self, Group};
+use parti::source::JetStream;
 use parti::store::GroupStore;
 use parti::{Offset, PartitionId};
 use serde_json::json;
@@ -24,12 +25,16 @@ pub struct Args {
     /// The group's name
     #[arg(long)]
     group: String,
-    /// Where messages come from; without it there is no lag
+    /// Where messages come from; without it there is no lag. All partitions of a stream share its
+    /// offsets, so there the lag is an upper bound
     #[arg(long, value_name = "URL")]
     source: Option<String>,
-    /// The topic of the source
+    /// The topic of a log
     #[arg(long, default_value = "messages")]
     topic: String,
+    /// How a partition becomes a subject, such as dc.{0}.{1}.completion (JetStream only)
+    #[arg(long, value_name = "TEMPLATE")]
+    subject: Option<String>,
     /// How to show it
     #[arg(short, long, value_enum, default_value_t)]
     output: Shape,
@@ -54,9 +59,18 @@ pub async fn run(args: Args) -> Result<(), Failure> {
     };
     let mut ends = BTreeMap::new();
     if let Some(source) = &args.source {
-        let topic = places::log(source).await?.topic(&args.topic).await?;
-        let info = topic.describe().await?;
-        ends.extend(info.partitions.into_iter().map(|p| (p.id, p.end)));
+        match places::source(source).await? {
+            places::Source::Log(log) => {
+                let info = log.topic(&args.topic).await?.describe().await?;
+                ends.extend(info.partitions.into_iter().map(|p| (p.id, p.end)));
+            }
+            places::Source::JetStream(url) => {
+                let url = places::with_subject(url, args.subject.as_deref());
+                let stream = JetStream::connect(&url).await?;
+                let ids: Vec<PartitionId> = group.partitions.iter().map(|p| p.id.clone()).collect();
+                ends.extend(stream.ends(&ids).await?);
+            }
+        }
     }
     print(&match args.output {
         Shape::Json => as_json(&group, &ends),

@@ -252,11 +252,19 @@ impl Planner {
         self.counters.added += sent.difference(&self.last_good).count() as u64;
         self.counters.removed += self.last_good.difference(&sent).count() as u64;
         self.last_good = sent.clone();
-        self.failures = 0;
+        // A deletion on the way to what is wanted says nothing about whether that can be had.
+        if !sent.is_empty() || self.wanted.is_empty() {
+            self.failures = 0;
+        }
         self.backoff.reset();
         self.sure = sent.clone();
         self.answered = Some(sent);
         Some(true)
+    }
+
+    /// The last failure is none: what was in the way can be removed, and is being.
+    pub(crate) fn forgive(&mut self) {
+        self.failures = self.failures.saturating_sub(1);
     }
 
     /// What is wrong with this consumer, if anything is.
@@ -412,5 +420,26 @@ mod tests {
         let _ = planner.send(Time(1), Ask(5));
         assert_eq!(planner.answer(Time(1), Ask(4), None, &mut rng), None);
         assert_eq!(planner.answer(Time(1), Ask(5), None, &mut rng), Some(true));
+    }
+
+    #[test]
+    fn a_deletion_in_between_does_not_hide_that_updates_fail() {
+        let (mut planner, mut rng) = planner();
+        planner.want(&p("a"));
+        let mut now = Time(1_000);
+        for round in 0..3 {
+            assert_eq!(planner.degraded(), None, "{round}");
+            now = now + Duration::from_secs(60);
+            planner.send_delete(now, Ask(2 * round));
+            planner.answer(now, Ask(2 * round), None, &mut rng);
+            now = now + Duration::from_secs(60);
+            planner.send(now, Ask(2 * round + 1));
+            let refused = Some("a stranger has the subject".into());
+            planner.answer(now, Ask(2 * round + 1), refused, &mut rng);
+        }
+        let why = planner.degraded().expect("three in a row");
+        assert!(why.contains("a stranger"), "{why}");
+        planner.forgive();
+        assert_eq!(planner.degraded(), None);
     }
 }

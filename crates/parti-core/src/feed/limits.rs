@@ -464,7 +464,8 @@ impl Feed for Limits {
             SourceEvent::Grew { .. }
             | SourceEvent::Resolved { .. }
             | SourceEvent::DeadLettered { .. }
-            | SourceEvent::External { .. } => {}
+            | SourceEvent::External { .. }
+            | SourceEvent::Replaced => {}
         }
     }
 

@@ -274,6 +274,7 @@ impl WorkQueue {
             News::Failed if self.sequence != Sequence::Rest && !self.is_resetting() => {
                 if let Err(SourceError::Occupied { by, partition }) = &result {
                     self.evict(by, partition);
+                    self.durable.planner.forgive();
                 }
                 self.rewind = true;
                 self.not_before = cx.now + self.backoff.next(&mut self.rng);
@@ -519,7 +520,8 @@ impl Feed for WorkQueue {
             | SourceEvent::Grew { .. }
             | SourceEvent::Resolved { .. }
             | SourceEvent::DeadLettered { .. }
-            | SourceEvent::External { .. } => {}
+            | SourceEvent::External { .. }
+            | SourceEvent::Replaced => {}
         }
     }
 

@@ -344,6 +344,7 @@ fn answered_ask(event: &SourceEvent) -> Option<Ask> {
         SourceEvent::Delivered { .. }
         | SourceEvent::PullEnded { .. }
         | SourceEvent::Grew { .. }
-        | SourceEvent::Reconnected => None,
+        | SourceEvent::Reconnected
+        | SourceEvent::Replaced => None,
     }
 }

@@ -2,12 +2,14 @@
 //!
 //! ```text
 //!   core ──SourceRequest──▶ Transport ──┬─ LogTransport ──▶ dyn Source   (embedded log, yours)
-//!        ◀──SourceEvent────             └─ …
+//!        ◀──SourceEvent────             └─ StreamTransport ──▶ JetStream
 //! ```
 //!
 //! A [`Source`] is anything that is read by partition and offset: implement it for a log of your
 //! own. What is behind one durable consumer for many partitions has a transport of its own.
 
+#[cfg(feature = "nats")]
+pub mod jetstream;
 #[cfg(feature = "sqlite")]
 pub mod log;
 mod memory;
@@ -19,6 +21,8 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use futures_util::stream::BoxStream;
 
+#[cfg(feature = "nats")]
+pub use jetstream::JetStream;
 pub use memory::MemoryLog;
 pub use parti_core::config::StartPosition;
 pub use parti_core::ids::{Offset, PartitionId};

@@ -157,7 +157,8 @@ pub(crate) fn refused(request: SourceRequest, why: &str) -> Option<SourceEvent> 
     })
 }
 
-async fn within<T>(
+/// Whatever takes longer than this, or panics, is an answer, too.
+pub(crate) async fn within<T>(
     limit: Duration,
     work: impl Future<Output = Result<T, SourceError>>,
 ) -> Result<T, SourceError> {
@@ -190,7 +191,8 @@ pub(crate) fn message(record: Record) -> io::Message {
     }
 }
 
-fn letter(job: Job, error: &str) -> Option<DeadLetter> {
+/// A dead letter of what the core knows of a message.
+pub(crate) fn letter(job: Job, error: &str) -> Option<DeadLetter> {
     let record = job.message.body.get::<Record>()?;
     Some(DeadLetter {
         partition: job.partition,

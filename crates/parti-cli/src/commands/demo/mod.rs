@@ -101,7 +101,7 @@ pub async fn run(args: Args) -> Result<(), Failure> {
         partitions: args.partitions,
         ..TopicSettings::default()
     };
-    let log = places::log(&place.source).await?;
+    let log = places::source(&place.source).await?.log("the demo")?;
     let topic = log.create_topic(TOPIC, settings).await?;
     let told = tokio::select! {
         audit = play(&args, place, &topic) => audit?,

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use parti::source::JetStream;
+use parti::source::jetstream::StreamSettings;
 use parti::source::log::TopicSettings;
 
 use crate::exit::{CODES, Failure};
@@ -12,16 +14,20 @@ use crate::places;
 /// Doing it again with the same number is fine; another number is refused, because messages with
 /// one key would then be in two partitions.
 ///
+/// A stream of JetStream is made with one subject for each partition, such as ORDERS.0 to
+/// ORDERS.11, and keeps their number in its metadata.
+///
 /// Example: parti topic create --source log:data --topic orders --partitions 12 --keep-for 7d
+/// Example: parti topic create --source jetstream://localhost:4222/ORDERS --partitions 12
 #[derive(clap::Args)]
 #[command(after_help = CODES)]
 pub struct Args {
-    /// The log, such as log:FOLDER
+    /// The log, such as log:FOLDER, or the stream, such as jetstream://HOST:PORT/STREAM
     #[arg(long, value_name = "URL")]
     source: String,
-    /// The topic's name
+    /// The topic's name, in a log
     #[arg(long)]
-    topic: String,
+    topic: Option<String>,
     /// How many partitions, for good
     #[arg(long, value_name = "N")]
     partitions: u32,
@@ -31,14 +37,47 @@ pub struct Args {
     /// Remove the oldest messages beyond this size in bytes; by default never
     #[arg(long, value_name = "BYTES")]
     keep_bytes: Option<u64>,
+    /// How a partition becomes a subject of the stream, such as orders.{0}
+    #[arg(long, value_name = "TEMPLATE")]
+    subject: Option<String>,
+    /// Remove each message of the stream once it is handled
+    #[arg(long)]
+    work_queue: bool,
+    /// How many servers keep the stream
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    replicas: u32,
 }
 
 /// Does it.
 pub async fn run(args: Args) -> Result<(), Failure> {
-    let log = places::log(&args.source).await?;
+    let log = match places::source(&args.source).await? {
+        places::Source::Log(log) => log,
+        places::Source::JetStream(url) => {
+            let url = places::with_subject(url, args.subject.as_deref());
+            let settings = StreamSettings {
+                work_queue: args.work_queue,
+                max_age: args.keep_for,
+                max_bytes: args.keep_bytes,
+                replicas: args.replicas,
+                ..StreamSettings::partitions(args.partitions)
+            };
+            let stream = JetStream::create(&url, &settings).await?;
+            let (name, count) = (stream.stream(), args.partitions);
+            eprintln!(
+                "stream {name} has {count} partitions, with the subjects {}",
+                stream.template()
+            );
+            return Ok(());
+        }
+    };
+    let Some(topic) = &args.topic else {
+        return Err(Failure::usage(
+            "--topic is missing: a log has several, each with a name",
+        ));
+    };
     let topic = log
         .create_topic(
-            &args.topic,
+            topic,
             TopicSettings {
                 partitions: args.partitions,
                 retention_age: args.keep_for,

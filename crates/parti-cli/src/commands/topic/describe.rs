@@ -25,7 +25,11 @@ pub struct Args {
 
 /// Does it.
 pub async fn run(args: Args) -> Result<(), Failure> {
-    let topic = places::log(&args.source).await?.topic(&args.topic).await?;
+    let topic = places::source(&args.source)
+        .await?
+        .log("topic describe")?
+        .topic(&args.topic)
+        .await?;
     let info = topic.describe().await?;
     match args.output {
         Shape::Json => {

@@ -19,7 +19,7 @@ use std::time::Duration;
 
 use crate::config::{Config, Coordination};
 use crate::ids::{Term, Version, WorkerId};
-use crate::io::SourceKind;
+use crate::io::{SourceEvent, SourceKind};
 use crate::lane::Lanes;
 use crate::leader::election::Election;
 use crate::leader::{Leader, Sessions};
@@ -265,6 +265,8 @@ impl Worker {
             Event::Elected(elected) => self.election.agent_says(elected),
             Event::Flush => self.holdings.flush(now),
             Event::ClockJumped => self.session.clock_jumped(&mut self.out),
+            // Its checkpoints mean nothing any more: going on would skip or repeat at random.
+            Event::Source(SourceEvent::Replaced) => return Err(Fatal::StreamReplaced),
             Event::Source(event) => self.lanes.source(now, event),
             Event::Commit {
                 ask,

@@ -8,8 +8,8 @@ use super::Worker;
 use crate::config::Config;
 use crate::ids::{Incarnation, Nonce, Revision, Term, Version, WorkerId};
 use crate::io::{
-    Expect, Scope, SourceKind, StoreOp, StoreReply, StoreRequest, Stored, WatchEvent, Write,
-    WriteOutcome,
+    Expect, Scope, SourceEvent, SourceKind, StoreOp, StoreReply, StoreRequest, Stored, WatchEvent,
+    Write, WriteOutcome,
 };
 use crate::key::Key;
 use crate::leader::election::Agent;
@@ -212,4 +212,12 @@ fn a_leader_with_the_same_settings_refuses_nobody() {
     }
     assert_eq!(group.ended, None);
     assert!(!group.worker.is_leader());
+}
+
+#[test]
+fn a_replaced_stream_ends_the_worker_by_name() {
+    let mut group = Group::new();
+    group.inbox.push_back(Event::Source(SourceEvent::Replaced));
+    group.run(Duration::from_secs(1));
+    assert_eq!(group.ended, Some(Err(Fatal::StreamReplaced)));
 }

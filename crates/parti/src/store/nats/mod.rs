@@ -22,10 +22,10 @@
 
 mod api;
 mod bucket;
-mod connect;
 mod feed;
 mod keys;
 mod known;
+mod target;
 mod watch;
 mod write;
 
@@ -34,12 +34,14 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 
+use crate::nats::connect::connect;
+
 use super::{Entry, Error, Revision, Scope, Store, Watch, Write, check_key};
 use api::Link;
 use bucket::Bucket;
-use connect::Target;
 use keys::Side;
 use known::Known;
+use target::Target;
 
 /// A store on NATS KV. Clones share one connection.
 #[derive(Clone)]
@@ -83,8 +85,8 @@ impl Nats {
     /// they are not there, and makes sure that they can be used. Takes bounded time.
     pub async fn open(url: &str) -> Result<Self, Error> {
         let target = Target::parse(url)?;
-        let (client, health) = connect::connect(&target).await?;
-        let link = Link::new(client, health, target.name);
+        let (client, health) = connect(&target.servers).await?;
+        let link = Link::new(client, health, target.servers.name);
         let checkpoints = format!("{}-checkpoints", target.bucket);
         let (records, checkpoints) = tokio::try_join!(
             Bucket::open(&link, &target.bucket, target.replicas),

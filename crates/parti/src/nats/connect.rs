@@ -1,17 +1,16 @@
 //! From a URL to a connection, and what is known about it from then on.
 
+use std::fmt;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use async_nats::{Client, ConnectErrorKind, ConnectOptions, Event, ServerAddr, ServerError};
 use tokio::sync::watch;
 
-use super::super::{Address, Error, Secret};
+use crate::store::{Address, Error, Secret};
 
-const PARAMETERS: [&str; 8] = [
-    "creds", "token", "nkey", "tls", "ca", "cert", "key", "replicas",
-];
-const DEFAULT_BUCKET: &str = "parti";
+/// The parameters that say how to connect.
+pub(crate) const PARAMETERS: [&str; 7] = ["creds", "token", "nkey", "tls", "ca", "cert", "key"];
 /// Enough for a distant server; after it, opening gives up on this host.
 const CONNECT_WITHIN: Duration = Duration::from_secs(3);
 const OPEN_WITHIN: Duration = Duration::from_secs(10);
@@ -21,14 +20,19 @@ const PING_EVERY: Duration = Duration::from_secs(2);
 const RECONNECT_AT_LEAST_EVERY: Duration = Duration::from_secs(1);
 const OLDEST_SERVER: (u32, u32) = (2, 10);
 
-/// What a URL asks for.
-pub(super) struct Target {
+/// Where the servers are, and how to log in.
+pub(crate) struct Servers {
+    /// What to call them in messages, without secrets.
     pub name: String,
-    pub bucket: String,
-    pub replicas: Option<usize>,
     hosts: Vec<ServerAddr>,
     login: Login,
     tls: Tls,
+}
+
+impl fmt::Debug for Servers {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.name)
+    }
 }
 
 enum Login {
@@ -46,49 +50,24 @@ struct Tls {
     own: Option<(PathBuf, PathBuf)>,
 }
 
-impl Target {
-    pub(super) fn parse(url: &str) -> Result<Self, Error> {
-        let mut address = Address::parse(url)?;
-        let tls_scheme = match address.scheme() {
-            "nats" => false,
-            "tls" => true,
-            _ => return Err(bad("it does not start with nats:// or tls://")),
-        };
-        let bucket = match address.path().trim_end_matches('/') {
-            "" => DEFAULT_BUCKET.to_owned(),
-            bucket => bucket.to_owned(),
-        };
-        if !bucket
-            .chars()
-            .all(|c| c.is_ascii_alphanumeric() || c == '_' || c == '-')
-        {
-            return Err(bad(&format!(
-                "the bucket {bucket:?} may hold letters, digits, _ and - only"
-            )));
-        }
+impl Servers {
+    /// Takes out of an address what says where to connect and how. `tls_scheme`: the scheme
+    /// itself asks for TLS.
+    pub(crate) fn take(
+        name: String,
+        address: &mut Address,
+        tls_scheme: bool,
+    ) -> Result<Self, Error> {
         let hosts = address
             .hosts(4222)
             .into_iter()
             .map(|(host, port)| server(host, port))
             .collect::<Result<_, _>>()?;
-        let name = match address.path() {
-            "" => format!("{address}/{bucket}"),
-            _ => address.to_string(),
-        };
-        let login = login(&mut address)?;
-        let tls = tls(&mut address, tls_scheme)?;
-        let replicas = address.take_parsed("replicas", "a number from 1 to 5")?;
-        if replicas.is_some_and(|replicas| !(1..=5).contains(&replicas)) {
-            return Err(bad("its parameter replicas is not a number from 1 to 5"));
-        }
-        address.finish(&PARAMETERS)?;
         Ok(Self {
             name,
-            bucket,
-            replicas,
             hosts,
-            login,
-            tls,
+            login: login(address)?,
+            tls: tls(address, tls_scheme)?,
         })
     }
 }
@@ -151,13 +130,14 @@ fn server(host: &str, port: u16) -> Result<ServerAddr, Error> {
         .map_err(|_| bad(&format!("{host:?} is no host")))
 }
 
-fn bad(why: &str) -> Error {
+/// A URL that cannot be used.
+pub(crate) fn bad(why: &str) -> Error {
     Error::rejected(format!("the URL cannot be used: {why}"))
 }
 
 /// What the connection has told of itself.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Health {
+pub(crate) struct Health {
     /// How often it was made: a watch that sees another number has to start anew.
     pub connects: u64,
     pub up: bool,
@@ -192,12 +172,12 @@ impl Health {
 
 /// Connects, once to each host, within a bounded time; and makes sure that the server is new
 /// enough.
-pub(super) async fn connect(target: &Target) -> Result<(Client, watch::Receiver<Health>), Error> {
+pub(crate) async fn connect(servers: &Servers) -> Result<(Client, watch::Receiver<Health>), Error> {
     // With two crypto providers in one build rustls would panic rather than choose. It is an error
     // if the program has chosen already, and then that holds.
     let _ = async_nats::rustls::crypto::ring::default_provider().install_default();
     let (sender, mut health) = watch::channel(Health::default());
-    let options = options(target)
+    let options = options(servers)
         .await?
         .name("parti")
         .connection_timeout(CONNECT_WITHIN)
@@ -211,32 +191,32 @@ pub(super) async fn connect(target: &Target) -> Result<(Client, watch::Receiver<
             sender.send_modify(|health| health.note(&event));
             std::future::ready(())
         });
-    let connecting = options.connect(target.hosts.clone());
+    let connecting = options.connect(servers.hosts.clone());
     let client = match tokio::time::timeout(OPEN_WITHIN, connecting).await {
         Ok(Ok(client)) => client,
-        Ok(Err(error)) => return Err(connect_error(target, &error)),
+        Ok(Err(error)) => return Err(connect_error(servers, &error)),
         Err(_) => {
             return Err(Error::unavailable(format!(
                 "{} cannot be reached: no answer within {OPEN_WITHIN:?}",
-                target.name
+                servers.name
             )));
         }
     };
-    check_version(target, &client.server_info().version)?;
+    check_version(servers, &client.server_info().version)?;
     // The remark about this very connection must not be mistaken for a second one later.
     let first = health.wait_for(|health| health.connects > 0);
     if tokio::time::timeout(CONNECT_WITHIN, first).await.is_err() {
         return Err(Error::unavailable(format!(
             "{} was lost while it was opened",
-            target.name
+            servers.name
         )));
     }
     Ok((client, health))
 }
 
-async fn options(target: &Target) -> Result<ConnectOptions, Error> {
+async fn options(servers: &Servers) -> Result<ConnectOptions, Error> {
     let mut options = ConnectOptions::new();
-    options = match &target.login {
+    options = match &servers.login {
         Login::None => options,
         Login::Password(user, password) => {
             options.user_and_password(user.clone(), password.reveal().to_owned())
@@ -260,16 +240,16 @@ async fn options(target: &Target) -> Result<ConnectOptions, Error> {
             options.nkey(seed)
         }
     };
-    if let Some(authority) = &target.tls.authority {
+    if let Some(authority) = &servers.tls.authority {
         read(authority, "ca")?;
         options = options.add_root_certificates(authority.clone());
     }
-    if let Some((cert, key)) = &target.tls.own {
+    if let Some((cert, key)) = &servers.tls.own {
         read(cert, "cert")?;
         read(key, "key")?;
         options = options.add_client_certificate(cert.clone(), key.clone());
     }
-    Ok(options.require_tls(target.tls.required))
+    Ok(options.require_tls(servers.tls.required))
 }
 
 /// A small file, read at once: a missing one is then named, and not met again at each connect.
@@ -282,8 +262,8 @@ fn read(file: &std::path::Path, parameter: &str) -> Result<String, Error> {
     })
 }
 
-fn connect_error(target: &Target, error: &async_nats::ConnectError) -> Error {
-    let name = &target.name;
+fn connect_error(servers: &Servers, error: &async_nats::ConnectError) -> Error {
+    let name = &servers.name;
     match error.kind() {
         ConnectErrorKind::AuthorizationViolation | ConnectErrorKind::Authentication => {
             Error::rejected(format!(
@@ -313,13 +293,13 @@ fn is_about_certificates(error: &async_nats::ConnectError) -> bool {
     false
 }
 
-fn check_version(target: &Target, version: &str) -> Result<(), Error> {
+fn check_version(servers: &Servers, version: &str) -> Result<(), Error> {
     let mut numbers = version.split(['.', '-']).map(str::parse::<u32>);
     match (numbers.next(), numbers.next()) {
         (Some(Ok(major)), Some(Ok(minor))) if (major, minor) < OLDEST_SERVER => {
             Err(Error::rejected(format!(
                 "{} runs NATS {version}; Parti needs {}.{} or newer: upgrade the server",
-                target.name, OLDEST_SERVER.0, OLDEST_SERVER.1
+                servers.name, OLDEST_SERVER.0, OLDEST_SERVER.1
             )))
         }
         // A version that is not numbers is a build of somebody's own: they know.
@@ -331,47 +311,27 @@ fn check_version(target: &Target, version: &str) -> Result<(), Error> {
 mod tests {
     use super::*;
 
-    #[test]
-    fn a_url_says_what_is_wrong_with_it() {
-        for (url, part) in [
-            ("nats://h/a.b", "bucket"),
-            ("nats://h/a/b", "bucket"),
-            ("nats://h?replicas=6", "replicas"),
-            ("nats://h?replicas=x", "replicas"),
-            ("nats://h?cert=a", "key"),
-            ("nats://u:p@h?token=t", "more than one"),
-            ("nats://:p@h", "no user"),
-            ("tls://h?tls=false", "tls=false"),
-            ("nats://h?replica=1", "replica"),
-            ("http://h", "nats://"),
-        ] {
-            let Err(error) = Target::parse(url) else {
-                panic!("{url} is taken")
-            };
-            assert!(error.to_string().contains(part), "{url}: {error}");
-        }
+    fn servers(url: &str, tls_scheme: bool) -> Servers {
+        let mut address = Address::parse(url).expect("good");
+        let name = address.to_string();
+        Servers::take(name, &mut address, tls_scheme).expect("good")
     }
 
     #[test]
-    fn a_url_says_where_and_how() {
-        let target = Target::parse("tls://u:p@a,b:1/orders?replicas=3").expect("good");
-        assert_eq!(
-            (target.bucket.as_str(), target.replicas),
-            ("orders", Some(3))
-        );
-        assert_eq!((target.hosts.len(), target.tls.required), (2, true));
-        assert!(matches!(target.login, Login::Password(..)));
-        let target = Target::parse("nats://[::1]").expect("good");
-        assert_eq!(target.name, "nats://[::1]/parti");
-        assert!(!target.tls.required && matches!(target.login, Login::None));
-        let token = Target::parse("nats://t@h").expect("good");
-        assert!(matches!(token.login, Login::Token(_)));
-        assert_eq!(token.name, "nats://h/parti");
+    fn a_url_says_how_to_connect() {
+        let found = servers("tls://u:p@a,b:1", true);
+        assert_eq!((found.hosts.len(), found.tls.required), (2, true));
+        assert!(matches!(found.login, Login::Password(..)));
+        let found = servers("nats://[::1]", false);
+        assert!(!found.tls.required && matches!(found.login, Login::None));
+        let found = servers("nats://hush@h?ca=file", false);
+        assert!(found.tls.required && matches!(found.login, Login::Token(_)));
+        assert!(!format!("{found:?}").contains("hush"));
     }
 
     #[test]
     fn old_servers_are_refused() {
-        let target = Target::parse("nats://h").expect("good");
+        let target = servers("nats://h", false);
         for version in ["2.9.25", "1.4.0", "2.9.0-beta.1"] {
             assert!(check_version(&target, version).is_err(), "{version}");
         }

@@ -1,0 +1,461 @@
+//! The worker's durable: made, changed, rewound, looked at, deleted; one such operation at a time.
+//!
+//! ```text
+//!   update ──▶ info ──┬─ none, left by an earlier life, ──▶ (delete) ──▶ create, at the stream's end
+//!                     │  or of other settings                            (work queue: at its beginning)
+//!                     └─ ours ──▶ its own settings with another filter ──▶ update
+//! ```
+//!
+//! The checkpoint is the truth, so a limits stream's durable starts at the end: whatever is older
+//! is read past it. Only the filter ever changes in an update; every other setting is sent back as
+//! the server told it.
+
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use parti_core::codec::Template;
+use parti_core::config::{AckMode, JetStreamConfig};
+use parti_core::ids::{PartitionId, WorkerId};
+use parti_core::io::{ConsumerState, Retention};
+use serde_json::{Value, json};
+
+use super::api::{Action, Api, ConsumerInfo, error, refusal, rejected, unavailable};
+use super::subjects::{self, overlap, partition, subject};
+use crate::nats::link::{Silence, Trouble};
+use crate::source::SourceError;
+
+/// Where a durable's metadata names its owner.
+pub(super) const GROUP: &str = "parti.group";
+pub(super) const WORKER: &str = "parti.worker";
+
+/// The server can rewind a consumer from this version on.
+const RESETS: (u32, u32) = (2, 14);
+
+/// What an update must not change, and a durable of ours always has.
+const FIXED: [&str; 7] = [
+    "durable_name",
+    "ack_policy",
+    "deliver_policy",
+    "replay_policy",
+    "max_deliver",
+    "max_waiting",
+    "deliver_subject",
+];
+
+/// There is no consumer.
+const ABSENT: ConsumerState = ConsumerState {
+    identity: 0,
+    delivered: 0,
+    as_wanted: false,
+};
+
+/// What every durable of a group has in common.
+#[derive(Debug)]
+pub(super) struct Settings {
+    pub group: String,
+    pub retention: Retention,
+    pub template: Template,
+    pub jetstream: JetStreamConfig,
+}
+
+impl Settings {
+    /// The name of a worker's durable.
+    pub fn name(&self, worker: &WorkerId) -> String {
+        format!("{}-{}-{worker}", self.jetstream.consumer_prefix, self.group)
+    }
+
+    /// A new durable. `start`: where it begins; the beginning of the stream if none is given.
+    fn fresh(&self, worker: &WorkerId, filters: &BTreeSet<String>, start: Option<u64>) -> Value {
+        let settings = &self.jetstream;
+        let nanos = |duration: std::time::Duration| {
+            u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX >> 1)
+        };
+        let name = self.name(worker);
+        let mut config = json!({
+            "name": name,
+            "durable_name": name,
+            "description": format!("{worker} of the group {}", self.group),
+            "replay_policy": "instant",
+            "deliver_policy": "all",
+            // Counted by lanes: the server would drop a message silently.
+            "max_deliver": -1,
+            "max_waiting": settings.max_waiting,
+            "inactive_threshold": nanos(settings.inactive_threshold),
+            "filter_subjects": filters,
+            "metadata": { GROUP: self.group, WORKER: worker.as_str() },
+        });
+        if let Some(start) = start {
+            config["deliver_policy"] = json!("by_start_sequence");
+            config["opt_start_seq"] = json!(start);
+        }
+        match settings.ack {
+            AckMode::Explicit => {
+                config["ack_policy"] = json!("explicit");
+                config["ack_wait"] = json!(nanos(settings.ack_wait));
+                config["max_ack_pending"] = json!(settings.max_ack_pending);
+            }
+            AckMode::None => config["ack_policy"] = json!("none"),
+        }
+        config
+    }
+}
+
+/// Whether an update can make one out of the other.
+fn differs_in_filter_only(there: &Value, wanted: &Value) -> bool {
+    FIXED.iter().all(|field| there[*field] == wanted[*field])
+}
+
+/// The settings that are there, with another filter.
+fn with_filter(there: &Value, filters: &BTreeSet<String>) -> Value {
+    let mut config = there.clone();
+    if let Some(fields) = config.as_object_mut() {
+        fields.remove("filter_subject");
+        fields.insert("filter_subjects".into(), json!(filters));
+    }
+    config
+}
+
+/// Which life of which durable this worker is in.
+#[derive(Debug, Default)]
+struct Life {
+    worker: Option<WorkerId>,
+    /// What an earlier process left behind was not looked at yet.
+    fresh: bool,
+    /// The creation stamp that goes with the identity.
+    created: String,
+    identity: u64,
+}
+
+/// The worker's durable.
+#[derive(Debug)]
+pub(super) struct Consumer {
+    api: Api,
+    settings: Arc<Settings>,
+    life: Mutex<Life>,
+    turn: tokio::sync::Mutex<()>,
+    tell: Box<dyn Tell>,
+}
+
+/// Whoever pulls from the durable is told of its lives, before anybody else is.
+pub(super) trait Tell: std::fmt::Debug + Send + Sync {
+    /// The durable has this name and this identity now; `None`: there is none to pull from.
+    fn life(&self, life: Option<(String, u64)>);
+}
+
+impl Consumer {
+    /// No durable yet.
+    pub fn new(api: Api, settings: Arc<Settings>, tell: Box<dyn Tell>) -> Self {
+        Self {
+            api,
+            settings,
+            life: Mutex::default(),
+            turn: tokio::sync::Mutex::new(()),
+            tell,
+        }
+    }
+
+    fn life(&self) -> MutexGuard<'_, Life> {
+        self.life.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// This worker has a session under this id now, or none.
+    pub fn claimed(&self, worker: Option<&WorkerId>) {
+        let mut life = self.life();
+        life.worker = worker.cloned();
+        life.fresh = true;
+        life.created.clear();
+        self.tell.life(None);
+    }
+
+    fn worker(&self) -> Result<WorkerId, SourceError> {
+        let worker = self.life().worker.clone();
+        worker.ok_or_else(|| unavailable("this worker has no session"))
+    }
+
+    /// Takes note of what the server says of the durable. `rewound`: its sequences began anew.
+    fn state(&self, info: &ConsumerInfo, as_wanted: bool, rewound: bool) -> ConsumerState {
+        let mut life = self.life();
+        if life.created != info.created || rewound {
+            life.identity += 1;
+            life.created.clone_from(&info.created);
+            if let Some(worker) = &life.worker {
+                self.tell
+                    .life(Some((self.settings.name(worker), life.identity)));
+            }
+        }
+        ConsumerState {
+            identity: life.identity,
+            delivered: info.delivered.consumer_seq,
+            as_wanted,
+        }
+    }
+
+    fn filters(&self, partitions: &[PartitionId]) -> Result<BTreeSet<String>, SourceError> {
+        let subjects = partitions
+            .iter()
+            .map(|partition| subject(&self.settings.template, partition));
+        subjects.collect()
+    }
+
+    /// Somebody else's consumer is left alone, whatever its name.
+    fn check_owner(&self, info: &ConsumerInfo) -> Result<(), SourceError> {
+        match info.about(GROUP) {
+            Some(group) if group == self.settings.group => Ok(()),
+            owner => Err(rejected(format!(
+                "the consumer {} belongs to {}; set jetstream.consumer_prefix to another name",
+                info.name,
+                owner.map_or("nobody that Parti knows".into(), |group| format!(
+                    "the group {group}"
+                )),
+            ))),
+        }
+    }
+
+    /// Makes it deliver exactly these partitions.
+    pub async fn update(&self, partitions: &[PartitionId]) -> Result<ConsumerState, SourceError> {
+        let _turn = self.turn.lock().await;
+        let worker = self.worker()?;
+        let filters = self.filters(partitions)?;
+        if filters.is_empty() {
+            // It would get the whole stream.
+            return Err(rejected("an empty filter is never sent"));
+        }
+        let name = self.settings.name(&worker);
+        let there = self.api.consumer_info(&name).await?;
+        if let Some(info) = &there {
+            self.check_owner(info)?;
+        }
+        let fresh = self.settings.fresh(&worker, &filters, self.start().await?);
+        let keep =
+            there.filter(|info| !self.life().fresh && differs_in_filter_only(&info.config, &fresh));
+        let put = match keep {
+            Some(info) => {
+                let config = with_filter(&info.config, &filters);
+                self.api.put_consumer(&name, config, Action::Update).await
+            }
+            None => {
+                // Whoever pulls from an earlier one gets nothing more, and neither do we.
+                self.tell.life(None);
+                self.life().created.clear();
+                self.api.delete_consumer(&name).await?;
+                self.api.put_consumer(&name, fresh, Action::Create).await
+            }
+        };
+        match put {
+            Ok(info) => {
+                self.life().fresh = false;
+                Ok(self.state(&info, true, false))
+            }
+            Err(Trouble::Refusal(why))
+                if matches!(why.err_code, refusal::NOT_UNIQUE | refusal::WHOLE_STREAM) =>
+            {
+                Err(self.who_has(&name, &filters).await?)
+            }
+            Err(trouble) => Err(error(trouble)),
+        }
+    }
+
+    /// Where a new durable starts; also makes sure that the stream is still the same.
+    async fn start(&self) -> Result<Option<u64>, SourceError> {
+        let end = self.api.stream_info().await?.state.end();
+        Ok((self.settings.retention == Retention::Limits).then_some(end))
+    }
+
+    /// Who has a subject of a work queue that this worker should have.
+    async fn who_has(
+        &self,
+        name: &str,
+        filters: &BTreeSet<String>,
+    ) -> Result<SourceError, SourceError> {
+        let consumers = self.api.consumers().await?;
+        for other in consumers.iter().filter(|other| other.name != name) {
+            let theirs = other.filters();
+            let shared = filters.iter().find(|mine| {
+                let mine: Vec<&str> = mine.split('.').collect();
+                let same = |their: &&str| overlap(&mine, &their.split('.').collect::<Vec<_>>());
+                theirs.is_empty() || theirs.iter().any(same)
+            });
+            let Some(shared) = shared else { continue };
+            let ours = other.about(GROUP) == Some(self.settings.group.as_str());
+            let partition = partition(&self.settings.template, shared);
+            return Ok(match (other.about(WORKER), partition) {
+                (Some(worker), Some(partition)) if ours => SourceError::Occupied {
+                    by: WorkerId::new(worker),
+                    partition,
+                },
+                _ => rejected(format!(
+                    "on a work queue a subject has one consumer, and {shared} is the consumer {}'s, \
+                     which is none of this group; delete it, or use a stream with limits retention",
+                    other.name
+                )),
+            });
+        }
+        Ok(unavailable("somebody had the subject, and has it no more"))
+    }
+
+    /// Deletes it.
+    pub async fn delete(&self) -> Result<ConsumerState, SourceError> {
+        let _turn = self.turn.lock().await;
+        let name = self.settings.name(&self.worker()?);
+        self.tell.life(None);
+        self.life().created.clear();
+        self.api.delete_consumer(&name).await?;
+        self.life().fresh = false;
+        Ok(ABSENT)
+    }
+
+    /// Rewinds it to the beginning. Where the server cannot, or does not say whether it did, the
+    /// durable is to be made anew: that is always sound.
+    pub async fn reset(&self) -> Result<ConsumerState, SourceError> {
+        let _turn = self.turn.lock().await;
+        let name = self.settings.name(&self.worker()?);
+        let version = self.api.link.client.server_info().version;
+        if !resets(&version) {
+            return Err(rejected(format!("NATS {version} cannot rewind a consumer")));
+        }
+        match self.api.reset_consumer(&name).await {
+            Ok(info) => Ok(self.state(&info, true, true)),
+            Err(Trouble::Silence(Silence::Open(why))) => Err(rejected(why)),
+            Err(trouble) => Err(error(trouble)),
+        }
+    }
+
+    /// Compares it with what is wanted.
+    pub async fn inspect(&self, partitions: &[PartitionId]) -> Result<ConsumerState, SourceError> {
+        let _turn = self.turn.lock().await;
+        let name = self.settings.name(&self.worker()?);
+        let wanted = self.filters(partitions)?;
+        let Some(info) = self.api.consumer_info(&name).await? else {
+            // It goes away with its stream, too.
+            self.api.stream_info().await?;
+            return Ok(ABSENT);
+        };
+        let there: BTreeSet<String> = info.filters().into_iter().map(str::to_owned).collect();
+        Ok(self.state(&info, there == wanted, false))
+    }
+
+    /// Deletes another worker's durable, if it still delivers this partition.
+    pub async fn evict(
+        &self,
+        worker: &WorkerId,
+        partition: &PartitionId,
+    ) -> Result<ConsumerState, SourceError> {
+        let name = self.settings.name(worker);
+        let subject = subjects::subject(&self.settings.template, partition)?;
+        let Some(info) = self.api.consumer_info(&name).await? else {
+            return Ok(ABSENT);
+        };
+        self.check_owner(&info)?;
+        let theirs = info.filters();
+        if theirs.is_empty() || theirs.contains(&subject.as_str()) {
+            self.api.delete_consumer(&name).await?;
+            return Ok(ABSENT);
+        }
+        Ok(ConsumerState {
+            identity: 1,
+            delivered: info.delivered.consumer_seq,
+            as_wanted: true,
+        })
+    }
+}
+
+/// Whether a server of this version can rewind consumers.
+fn resets(version: &str) -> bool {
+    let mut numbers = version.split(['.', '-']).map(str::parse::<u32>);
+    match (numbers.next(), numbers.next()) {
+        (Some(Ok(major)), Some(Ok(minor))) => (major, minor) >= RESETS,
+        // A build of somebody's own: it says so if it cannot.
+        _ => true,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use parti_core::config::Config;
+
+    fn settings(retention: Retention) -> Settings {
+        Settings {
+            group: "billing".into(),
+            retention,
+            template: Template::parse("o.{0}").expect("valid"),
+            jetstream: Config::default().jetstream,
+        }
+    }
+
+    fn filters(subjects: &[&str]) -> BTreeSet<String> {
+        subjects.iter().map(|subject| (*subject).into()).collect()
+    }
+
+    #[test]
+    fn a_new_durable_has_every_default_of_the_settings() {
+        let settings = settings(Retention::Limits);
+        let worker = WorkerId::new("worker-3");
+        let config = settings.fresh(&worker, &filters(&["o.1", "o.2"]), Some(17));
+        assert_eq!(
+            config,
+            json!({
+                "name": "parti-billing-worker-3",
+                "durable_name": "parti-billing-worker-3",
+                "description": "worker-3 of the group billing",
+                "replay_policy": "instant",
+                "deliver_policy": "by_start_sequence",
+                "opt_start_seq": 17,
+                "ack_policy": "explicit",
+                "ack_wait": 30_000_000_000_u64,
+                "max_ack_pending": 500,
+                "max_deliver": -1,
+                "max_waiting": 256,
+                "inactive_threshold": 86_400_000_000_000_u64,
+                "filter_subjects": ["o.1", "o.2"],
+                "metadata": { GROUP: "billing", WORKER: "worker-3" },
+            })
+        );
+        let whole = settings.fresh(&worker, &filters(&["o.1"]), None);
+        assert_eq!(whole["deliver_policy"], "all");
+        assert!(whole["opt_start_seq"].is_null());
+    }
+
+    #[test]
+    fn an_update_changes_the_filter_and_nothing_else() {
+        let settings = settings(Retention::Limits);
+        let worker = WorkerId::new("worker-3");
+        let mut there = settings.fresh(&worker, &filters(&["o.1"]), Some(17));
+        // As a server shows it: with defaults of its own, and one filter in the other field.
+        there["num_replicas"] = json!(3);
+        there["opt_start_seq"] = json!(5);
+        there["filter_subject"] = json!("o.1");
+        let wanted = settings.fresh(&worker, &filters(&["o.2", "o.3"]), Some(99));
+        assert!(differs_in_filter_only(&there, &wanted));
+        let sent = with_filter(&there, &filters(&["o.2", "o.3"]));
+        let mut expected = there.clone();
+        expected["filter_subjects"] = json!(["o.2", "o.3"]);
+        let fields = expected.as_object_mut().expect("an object");
+        fields.remove("filter_subject");
+        assert_eq!(sent, expected);
+        for (field, other) in [
+            ("ack_policy", json!("none")),
+            ("deliver_policy", json!("new")),
+            ("deliver_subject", json!("push.me")),
+            ("max_deliver", json!(3)),
+        ] {
+            let mut foreign = there.clone();
+            foreign[field] = other;
+            assert!(!differs_in_filter_only(&foreign, &wanted), "{field}");
+        }
+    }
+
+    #[test]
+    fn rewinding_is_for_newer_servers() {
+        for (version, can) in [
+            ("2.10.26", false),
+            ("2.13.9", false),
+            ("2.14.0-RC.1", true),
+            ("2.15.1", true),
+            ("3.0.0", true),
+            ("dev", true),
+        ] {
+            assert_eq!(resets(version), can, "{version}");
+        }
+    }
+}

@@ -1,0 +1,158 @@
+//! What a message of the stream says of itself.
+
+use std::str::FromStr;
+
+use async_nats::{HeaderMap, HeaderName, HeaderValue};
+use bytes::Bytes;
+use percent_encoding::{AsciiSet, CONTROLS, percent_decode, utf8_percent_encode};
+
+use crate::source::{Offset, Record};
+
+/// The header that holds a message's key, percent-encoded where it is not plain text.
+pub(super) const KEY: &str = "Parti-Key";
+
+/// What a header's value cannot hold as it is. (Spaces at its ends would be trimmed.)
+const UNSAFE: &AsciiSet = &CONTROLS.add(b' ').add(b'%');
+
+/// A key as a header's value.
+pub(super) fn key_header(key: &[u8]) -> String {
+    match std::str::from_utf8(key) {
+        Ok(text) => utf8_percent_encode(text, UNSAFE).to_string(),
+        Err(_) => percent_encoding::percent_encode(key, UNSAFE).to_string(),
+    }
+}
+
+/// Adds a header. False: it holds what no header can.
+pub(super) fn put(headers: &mut HeaderMap, name: &str, value: &str) -> bool {
+    match (HeaderName::from_str(name), HeaderValue::from_str(value)) {
+        (Ok(name), Ok(value)) => headers.append(name, value),
+        _ => return false,
+    }
+    true
+}
+
+/// A delivery's place, as its reply address tells it.
+///
+/// ```text
+///   $JS.ACK.<stream>.<consumer>.<deliveries>.<stream seq>.<consumer seq>.<time>.<pending>
+///   $JS.ACK.<domain>.<account>.<stream>.<consumer>.<deliveries>.… [.<token>]
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Place<'a> {
+    pub consumer: &'a str,
+    pub offset: u64,
+    pub sequence: u64,
+    pub timestamp_ms: u64,
+}
+
+/// Reads a reply address; `None` if it is none of a delivery.
+pub(super) fn place(reply: &str) -> Option<Place<'_>> {
+    let tokens: Vec<&str> = reply.split('.').collect();
+    let at = match tokens.as_slice() {
+        ["$JS", "ACK", ..] if tokens.len() == 9 => 2,
+        ["$JS", "ACK", ..] if tokens.len() >= 11 => 4,
+        _ => return None,
+    };
+    let number = |index: usize| tokens.get(at + index)?.parse::<u64>().ok();
+    Some(Place {
+        consumer: tokens.get(at + 1)?,
+        offset: number(3)?,
+        sequence: number(4)?,
+        timestamp_ms: number(5)? / 1_000_000,
+    })
+}
+
+/// A message as a handler sees it. Headers are in the order of their names: the client library
+/// does not keep the sender's.
+pub(super) fn record(
+    offset: u64,
+    subject: &str,
+    headers: Option<&HeaderMap>,
+    payload: Bytes,
+    timestamp_ms: u64,
+) -> Record {
+    let mut all: Vec<(String, Bytes)> = Vec::new();
+    for (name, values) in headers.into_iter().flat_map(HeaderMap::iter) {
+        let name: &str = name.as_ref();
+        for value in values {
+            let value = Bytes::copy_from_slice(value.as_str().as_bytes());
+            all.push((name.to_owned(), value));
+        }
+    }
+    all.sort_by(|(a, _), (b, _)| a.cmp(b));
+    let key = all.iter().find(|(name, _)| name == KEY);
+    Record {
+        offset: Offset(offset),
+        subject: subject.to_owned(),
+        key: key.map(|(_, key)| percent_decode(key).collect::<Vec<u8>>().into()),
+        headers: all,
+        payload,
+        timestamp_ms,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_reply_address_says_where_a_message_stands() {
+        let expected = Place {
+            consumer: "parti-g-worker-0",
+            offset: 71,
+            sequence: 9,
+            timestamp_ms: 1_700_000_000_123,
+        };
+        for reply in [
+            "$JS.ACK.S.parti-g-worker-0.1.71.9.1700000000123456789.4",
+            "$JS.ACK._.ACCHASH.S.parti-g-worker-0.1.71.9.1700000000123456789.4",
+            "$JS.ACK.hub.ACCHASH.S.parti-g-worker-0.1.71.9.1700000000123456789.4.token",
+        ] {
+            assert_eq!(place(reply), Some(expected), "{reply}");
+        }
+        for reply in [
+            "",
+            "_INBOX.x.1",
+            "$JS.ACK.S.c.1.2.3.4",
+            "$JS.ACK.S.c.1.2.3.4.5.6",
+            "$JS.ACK.S.c.1.x.9.17.4",
+            "$JS.FC.S.c.1.71.9.17.4",
+        ] {
+            assert_eq!(place(reply), None, "{reply}");
+        }
+    }
+
+    #[test]
+    fn the_key_is_a_header_and_all_headers_stay() {
+        let mut headers = HeaderMap::new();
+        headers.insert("traceparent", "00-1-2-01");
+        headers.insert(KEY, "customer-7");
+        headers.append("Tag", "b");
+        headers.append("Tag", "a");
+        let record = record(5, "o.1", Some(&headers), Bytes::from("x"), 1);
+        assert_eq!(record.key.as_deref(), Some(&b"customer-7"[..]));
+        let names: Vec<&str> = record.headers.iter().map(|(name, _)| &**name).collect();
+        assert_eq!(names, [KEY, "Tag", "Tag", "traceparent"]);
+        assert_eq!(record.headers[1].1, "b", "values keep their order");
+    }
+
+    #[test]
+    fn any_key_comes_back_from_its_header() {
+        for key in [
+            &b"plain"[..],
+            b" a b ",
+            b"100%",
+            b"a\r\nX: y",
+            b"\xff\x00",
+            "\u{e9}".as_bytes(),
+            b"",
+        ] {
+            let value = key_header(key);
+            assert!(!value.contains(['\r', '\n', ' ', '\0']), "{value:?}");
+            let mut headers = HeaderMap::new();
+            headers.insert(KEY, value.as_str());
+            let record = record(1, "s", Some(&headers), Bytes::new(), 0);
+            assert_eq!(record.key.as_deref(), Some(key));
+        }
+    }
+}

@@ -1,0 +1,141 @@
+//! NATS JetStream as a source: one durable pull consumer per worker, for all of its partitions.
+//!
+//! ```text
+//!   worker ──update, delete, reset, inspect──▶ consumer ──┐
+//!          ──pull, ack, extend──▶ pull: one loop ─────────┤
+//!          ──head, read, resolve──▶ read ─────────────────┼──▶ api ──▶ nats-server
+//!          ──dead letter──▶ letters ──────────────────────┘
+//!   partition "tool1.a" ◀── subjects: dc.{0}.{1}.done ──▶ subject dc.tool1.a.done
+//! ```
+//!
+//! The checkpoint in the group's store is the truth, the consumer only transport: whatever it
+//! skipped, lost or repeated is read past it, or rewound to. Needs nats-server 2.10 or newer, and a
+//! stream with limits or workqueue retention.
+//!
+//! ```no_run
+//! use parti::source::JetStream;
+//! use parti::{HandlerError, Message, StaticPartitions, Worker};
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), HandlerError> {
+//! let source = JetStream::connect("jetstream://localhost:4222/ORDERS?subject=orders.{0}").await?;
+//! let store = parti::store::open("nats://localhost:4222").await?;
+//! let partitions = StaticPartitions::numbered(12);
+//! let worker = Worker::builder("billing", store, source, partitions)
+//!     .start(|message: Message| async move {
+//!         println!("{}: {:?}", message.subject(), message.payload());
+//!         Ok::<(), HandlerError>(())
+//!     })
+//!     .await?;
+//! worker.ended().await?;
+//! # Ok(())
+//! # }
+//! ```
+
+mod address;
+mod api;
+mod check;
+mod consumer;
+mod delivery;
+mod letters;
+mod producer;
+mod pull;
+mod read;
+mod subjects;
+mod topic;
+mod transport;
+
+use std::fmt;
+
+use parti_core::codec::Template;
+use parti_core::config::Config;
+use parti_core::io::Retention;
+
+use crate::nats::connect::connect;
+use crate::nats::link::Link;
+use crate::source::SourceError;
+use address::Target;
+use api::Api;
+use letters::Letters;
+pub use producer::{NewMessage, Producer};
+pub use topic::StreamSettings;
+pub(crate) use transport::StreamTransport;
+
+/// A JetStream stream to consume from. Clones share one connection.
+#[derive(Clone)]
+pub struct JetStream {
+    api: Api,
+    retention: Retention,
+    template: Template,
+    letters: Letters,
+    partitions: Option<u32>,
+}
+
+impl fmt::Debug for JetStream {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "JetStream({:?}, {})", self.api, self.template)
+    }
+}
+
+impl JetStream {
+    /// Connects to the stream that a URL names, and makes sure that it can be consumed without
+    /// loss: `jetstream://[user:password@]host[:4222][,host…]/STREAM[?…]`.
+    ///
+    /// | parameter | what |
+    /// |---|---|
+    /// | `subject` | how a partition becomes a subject, such as `dc.{0}.{1}.completion`; by default what was recorded with the stream, or what follows from its one subject (`orders.*`: `orders.{0}`) |
+    /// | `dead_letters` | where messages go that cannot be handled; by default `parti.dlq.<stream>`, in a stream of its own |
+    /// | `creds`, `token`, `nkey` | how to log in: a credentials file, a token, a file with a seed |
+    /// | `tls`, `ca`, `cert`, `key` | TLS, and its files |
+    pub async fn connect(url: &str) -> Result<Self, SourceError> {
+        let target = Target::parse(url)?;
+        Self::open(Self::link(&target).await?, &target).await
+    }
+
+    /// Connects to the servers of a URL.
+    async fn link(target: &Target) -> Result<Link, SourceError> {
+        let connecting = connect(&target.servers);
+        let (client, health) = connecting.await.map_err(api::of_connection)?;
+        Ok(Link::new(client, health, target.servers.name.clone()))
+    }
+
+    /// Opens the stream of a URL on a connection.
+    async fn open(link: Link, target: &Target) -> Result<Self, SourceError> {
+        let (api, info) = Api::open(link, &target.stream).await?;
+        let (stream, config) = (&target.stream, &info.config);
+        let retention = check::retention(stream, config)?;
+        let template = check::template(stream, target.subject.as_deref(), config)?;
+        let letters = target.dead_letters.as_deref();
+        Ok(Self {
+            api,
+            retention,
+            letters: Letters::new(stream, letters, config, &template)?,
+            partitions: check::partitions(stream, config)?,
+            template,
+        })
+    }
+
+    /// The stream's name.
+    pub fn stream(&self) -> &str {
+        &self.api.stream
+    }
+
+    /// How a partition becomes a subject.
+    pub fn template(&self) -> &Template {
+        &self.template
+    }
+
+    /// How many virtual partitions it was made with; `None` if it was not made for them.
+    pub fn partitions(&self) -> Option<u32> {
+        self.partitions
+    }
+
+    /// Which stream this is: another number once it was deleted and made anew.
+    pub(crate) fn identity(&self) -> u64 {
+        self.api.identity()
+    }
+
+    fn check(&self, config: &Config) -> Result<(), SourceError> {
+        check::settings(&self.api.stream, self.retention, config)
+    }
+}

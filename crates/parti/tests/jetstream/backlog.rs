@@ -1,0 +1,223 @@
+//! Backlogs: many messages, large ones, start positions, retention that overtakes, virtual
+//! partitions.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use async_nats::jetstream::stream;
+use parti::source::JetStream;
+use parti::source::jetstream::{NewMessage, StreamSettings};
+use parti::{Report, StartPosition, Trouble};
+use parti_servers::install::{NATS_LATEST, NATS_OLDEST};
+
+use crate::scene::{Scene, Setup, on_every_setup, publish};
+
+const LIMITS: Setup = Setup {
+    version: NATS_LATEST,
+    retention: "limits",
+    ack: "explicit",
+};
+
+on_every_setup!(a_long_backlog, large_messages);
+
+/// More than any window, buffer and read holds, and handled slowly at first, so that lanes overflow.
+async fn a_long_backlog(setup: Setup) {
+    const PARTITIONS: u32 = 6;
+    let mut scene = Scene::new(setup, PARTITIONS).await;
+    scene.publish_many(9_000).await;
+    let url = scene.url();
+    let slow_at_first = |_, message: parti::Message| async move {
+        if message.payload().len() == 1 {
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+        Ok(())
+    };
+    let first = scene.start_with(&url, slow_at_first).await;
+    scene.handles(first).await;
+    let publisher = scene.publisher(Duration::from_millis(1)).await;
+    let second = scene.start().await;
+    scene.handles(second).await;
+    publisher.stop().await;
+    scene.ledger.drained().await;
+    for worker in [first, second] {
+        scene.stop(worker).await;
+    }
+    let counts = scene.ledger.assert_whole();
+    assert_eq!(counts.repeated, 0, "{counts:?}");
+}
+
+/// Each as large as the server allows: a pull is bounded by bytes, too, and goes on.
+async fn large_messages(setup: Setup) {
+    let mut scene = Scene::new(setup, 2).await;
+    let context = scene.context().await;
+    // The number, and a lot of spaces.
+    for _ in 0..40 {
+        for partition in ["0", "1"] {
+            let number = scene.ledger.next_number(partition);
+            let payload = format!("{number}{}", " ".repeat(1_000_000));
+            let sent = context.publish(format!("p.{partition}"), payload.into());
+            sent.await.expect("sent").await.expect("stored");
+            scene.ledger.published(partition);
+        }
+    }
+    let worker = scene.start().await;
+    scene.ledger.drained().await;
+    scene.stop(worker).await;
+    let counts = scene.ledger.assert_whole();
+    assert_eq!((counts.published, counts.repeated), (80, 0), "{counts:?}");
+}
+
+fn now_ms() -> u64 {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH);
+    now.expect("after 1970").as_millis() as u64
+}
+
+/// Where a new group starts: by time, at the end, at an offset.
+#[tokio::test]
+async fn start_positions() {
+    for version in [NATS_LATEST, NATS_OLDEST] {
+        for (which, expected) in [("time", 30..40), ("latest", 40..41), ("offset", 35..40)] {
+            let mut scene = Scene::new(Setup { version, ..LIMITS }, 2).await;
+            let context = scene.context().await;
+            let mut middle = 0;
+            for number in 0..40 {
+                if number == 30 {
+                    tokio::time::sleep(Duration::from_millis(20)).await;
+                    middle = now_ms();
+                    tokio::time::sleep(Duration::from_millis(20)).await;
+                }
+                publish(&context, &scene.ledger, "0").await;
+                publish(&context, &scene.ledger, "1").await;
+            }
+            scene.config.processing.start = match which {
+                "time" => StartPosition::Time(middle),
+                "offset" => StartPosition::Offset(71),
+                _ => StartPosition::Latest,
+            };
+            let worker = scene.start().await;
+            scene.taken(2).await;
+            // One that comes for sure.
+            publish(&context, &scene.ledger, "0").await;
+            publish(&context, &scene.ledger, "1").await;
+            scene
+                .ledger
+                .until("the last of both", |all| {
+                    all.iter().filter(|handled| handled.number == 40).count() == 2
+                })
+                .await;
+            scene.stop(worker).await;
+            for partition in ["0", "1"] {
+                let all = scene.ledger.all();
+                let own = all.iter().filter(|handled| handled.partition == partition);
+                let numbers: Vec<u64> = own.map(|handled| handled.number).collect();
+                let wanted: Vec<u64> = (expected.start..41).collect();
+                assert_eq!(numbers, wanted, "{which} on {version}, {partition}");
+            }
+        }
+    }
+}
+
+/// What the stream's limits removed before it was handled is named, and the rest is handled.
+#[tokio::test]
+async fn retention_that_overtakes_is_named() {
+    let mut scene = Scene::new(LIMITS, 2).await;
+    scene.publish_many(200).await;
+    let worker = scene.start().await;
+    scene.ledger.drained().await;
+    scene.stop(worker).await;
+    scene.publish_many(200).await;
+    let context = scene.context().await;
+    let limited = stream::Config {
+        name: "S".into(),
+        subjects: vec!["p.*".into()],
+        max_messages: 50,
+        ..stream::Config::default()
+    };
+    context.update_stream(limited).await.expect("limited");
+    let worker = scene.start().await;
+    scene
+        .ledger
+        .until("the last ones", |all| {
+            all.iter().filter(|handled| handled.number == 199).count() == 2
+        })
+        .await;
+    scene
+        .reported("what is gone", |reports| {
+            let gone = |(_, report): &&(usize, Report)| {
+                matches!(report, Report::Trouble(Trouble::RetentionOvertook { .. }))
+            };
+            reports.iter().filter(gone).count() >= 2
+        })
+        .await;
+    scene.stop(worker).await;
+    let counts = scene.ledger.counts();
+    assert_eq!(
+        (counts.never_handled, counts.repeated),
+        (150, 0),
+        "{counts:?}"
+    );
+}
+
+/// Keys stay with their partition, their number with the stream, and another number is refused.
+#[tokio::test]
+async fn virtual_partitions_and_their_producer() {
+    for version in [NATS_LATEST, NATS_OLDEST] {
+        let scene = Scene::new(Setup { version, ..LIMITS }, 1).await;
+        let url = format!("jetstream://{}/V?subject=v.{{0}}", scene.server.address());
+        let twelve = StreamSettings::partitions(12);
+        let made = JetStream::create(&url, &twelve).await.expect("made");
+        assert_eq!(made.partitions(), Some(12));
+        JetStream::create(&url, &twelve).await.expect("the same");
+        let other = JetStream::create(&url, &StreamSettings::partitions(13)).await;
+        let error = other.expect_err("another number").to_string();
+        assert!(error.contains("has 12 partitions"), "{error}");
+        let old = format!("jetstream://{}/S", scene.server.address());
+        assert!(
+            JetStream::create(&old, &twelve).await.is_err(),
+            "not made for it"
+        );
+
+        // Whoever connects finds number and template with the stream.
+        let plain = format!("jetstream://{}/V", scene.server.address());
+        let stream = JetStream::connect(&plain).await.expect("connects");
+        assert_eq!(stream.template().to_string(), "v.{0}");
+        let producer = stream.producer().expect("made for it").window(7);
+        let messages = (0..100).map(|number| NewMessage {
+            key: (number % 10 > 0).then(|| format!("key \u{e9}\n{}", number % 10).into()),
+            headers: vec![("traceparent".into(), "00-1-2-01".into())],
+            payload: number.to_string().into(),
+        });
+        let placed = producer.publish(messages.collect()).await.expect("stored");
+        assert_eq!(placed.len(), 100);
+        let offsets: Vec<u64> = placed.iter().map(|(_, offset)| offset.0).collect();
+        assert_eq!(offsets, (1..=100).collect::<Vec<_>>(), "in order");
+        let mut by_key: BTreeMap<usize, &str> = BTreeMap::new();
+        for (number, (partition, _)) in placed.iter().enumerate() {
+            if number % 10 > 0 {
+                let own = by_key.entry(number % 10).or_insert(partition.as_str());
+                assert_eq!(*own, partition.as_str(), "one key, one partition");
+                let key = format!("key \u{e9}\n{}", number % 10);
+                assert_eq!(producer.partition_of(key.as_bytes()), *partition);
+            }
+        }
+        let bad = NewMessage {
+            headers: vec![("a".into(), "b\r\nc".into())],
+            ..NewMessage::default()
+        };
+        assert!(producer.publish(vec![bad]).await.is_err());
+
+        let ids: Vec<_> = placed
+            .iter()
+            .map(|(partition, _)| partition.clone())
+            .collect();
+        let ends = stream.ends(&ids).await.expect("asked");
+        assert_eq!(ends.iter().map(|(_, end)| end.0).max(), Some(101));
+
+        let keys = scene.consume_keys(&plain, 12, 100).await;
+        for (number, (partition, key)) in keys {
+            let expected = (number % 10 > 0).then(|| format!("key \u{e9}\n{}", number % 10));
+            assert_eq!(key, expected);
+            assert_eq!(partition, placed[number].0, "{number}");
+        }
+    }
+}

@@ -1,0 +1,141 @@
+//! Servers, connections and consumers fail; nothing is lost and nothing out of order.
+
+use std::time::Duration;
+
+use parti::{Fatal, Report, State, WorkerError};
+use parti_servers::proxy::Proxy;
+
+use crate::ledger::PATIENCE;
+use crate::scene::{Scene, Setup, on_every_setup};
+
+const PARTITIONS: u32 = 12;
+const PAUSE: Duration = Duration::from_millis(2);
+
+on_every_setup!(
+    consumer_deleted_from_outside,
+    server_restarted_in_a_rebalance,
+    connection_cut,
+    stream_deleted_and_made_anew,
+);
+
+/// Two workers that handle under load.
+async fn two(setup: Setup) -> (Scene, [usize; 2]) {
+    let mut scene = Scene::new(setup, PARTITIONS).await;
+    let workers = [scene.start().await, scene.start().await];
+    (scene, workers)
+}
+
+async fn consumer_deleted_from_outside(setup: Setup) {
+    let (mut scene, workers) = two(setup).await;
+    let publisher = scene.publisher(PAUSE).await;
+    for worker in workers {
+        scene.handles(worker).await;
+    }
+    let context = scene.context().await;
+    let stream = context.get_stream("S").await.expect("there");
+    for round in 0..2 {
+        for worker in workers {
+            let id = scene.worker(worker).id().expect("a session");
+            let name = format!("parti-g-{id}");
+            let deleted = stream.delete_consumer(&name).await;
+            assert!(deleted.expect("answered").success, "{round}: {name}");
+        }
+        // Messages of every partition come again.
+        scene.ledger.next_of_all(PARTITIONS, 3).await;
+    }
+    publisher.stop().await;
+    scene.ledger.drained().await;
+    for worker in workers {
+        scene.stop(worker).await;
+    }
+    let counts = scene.ledger.assert_whole();
+    assert_eq!(counts.repeated, 0, "{counts:?}");
+}
+
+async fn server_restarted_in_a_rebalance(setup: Setup) {
+    let (mut scene, workers) = two(setup).await;
+    let publisher = scene.publisher(PAUSE).await;
+    for worker in workers {
+        scene.handles(worker).await;
+    }
+    let url = scene.url();
+    let third = scene.starting(&url);
+    // The third one has its id: the rebalance begins.
+    scene
+        .reported("a third session", |reports| {
+            let claims = |(_, report): &&(usize, Report)| matches!(report, Report::Claimed(..));
+            reports.iter().filter(claims).count() == 3
+        })
+        .await;
+    scene.server.restart();
+    let third = scene.started(third).await;
+    scene.handles(third).await;
+    scene.server.restart();
+    scene.ledger.next_of_all(PARTITIONS, 3).await;
+    publisher.stop().await;
+    scene.ledger.drained().await;
+    for worker in [workers[0], workers[1], third] {
+        scene.stop(worker).await;
+    }
+    let counts = scene.ledger.assert_whole();
+    assert_eq!(counts.repeated, 0, "nobody died: {counts:?}");
+}
+
+/// Cut in the middle of deliveries, with replies held before: messages are sent into a dying link.
+async fn connection_cut(setup: Setup) {
+    let mut scene = Scene::new(setup, PARTITIONS).await;
+    let mut proxy = Proxy::start(scene.server.address());
+    let cut_off = scene.url_at(&proxy.address());
+    let first = scene.start_with(&cut_off, |_, _| async { Ok(()) }).await;
+    let second = scene.start().await;
+    let publisher = scene.publisher(PAUSE).await;
+    for worker in [first, second] {
+        scene.handles(worker).await;
+    }
+    for round in 0..3 {
+        if round > 0 {
+            proxy.stall_replies();
+            // What is published now goes into the link that dies.
+            let published = scene.ledger.counts().published;
+            scene.ledger.published_at_least(published + 100).await;
+        }
+        proxy.cut();
+        proxy.heal();
+        scene.ledger.next_of_all(PARTITIONS, 3).await;
+    }
+    publisher.stop().await;
+    scene.ledger.drained().await;
+    for worker in [first, second] {
+        scene.stop(worker).await;
+    }
+    let counts = scene.ledger.assert_whole();
+    assert_eq!(counts.repeated, 0, "nobody died: {counts:?}");
+}
+
+/// Offsets of the new stream mean nothing to the old checkpoints: the workers end, and say why.
+async fn stream_deleted_and_made_anew(setup: Setup) {
+    let (scene, workers) = two(setup).await;
+    let publisher = scene.publisher(PAUSE).await;
+    for worker in workers {
+        scene.handles(worker).await;
+    }
+    publisher.stop().await;
+    scene.ledger.drained().await;
+    let context = scene.context().await;
+    context.delete_stream("S").await.expect("deleted");
+    scene.make_stream(setup.retention).await;
+    for worker in workers {
+        let ended = tokio::time::timeout(PATIENCE, scene.worker(worker).ended()).await;
+        assert!(
+            matches!(
+                ended.expect("it ends"),
+                Err(WorkerError::Fatal(Fatal::StreamReplaced))
+            ),
+            "{worker} ended otherwise"
+        );
+        assert_eq!(scene.worker(worker).state(), State::Shutdown);
+    }
+    // A worker that comes later is told the same.
+    let refused = scene.refused().await;
+    assert!(refused.contains("recreated"), "{refused}");
+}

@@ -1,0 +1,11 @@
+//! The JetStream source against real servers: workers come, go and are killed, servers and
+//! connections fail, and every message is handled, in order.
+#![cfg(feature = "nats")]
+
+mod backlog;
+mod faults;
+mod handling;
+mod ledger;
+mod moves;
+mod opening;
+mod scene;
