@@ -4,12 +4,14 @@ use std::time::Duration;
 
 use futures_util::StreamExt;
 use parti_servers::nats::Cluster;
-use serde_json::{Value, json};
+use serde_json::json;
 use tokio::task::block_in_place;
 use tokio::time::{Instant, timeout};
 
 use crate::lab::{Consumer, Lab, PATIENCE, Stream, on_every_cluster};
-use crate::pull::{offsets, sequences};
+use crate::positions::shown_at_the_end;
+use crate::pull::{Came, offsets, sequences};
+use crate::refusals::who_is_there_and_who_is_not;
 
 /// Makes another node the consumer's leader.
 async fn change_leader(consumer: &Consumer<'_>) {
@@ -52,7 +54,7 @@ async fn fetch(consumer: &Consumer<'_>, count: usize) -> Vec<u64> {
         let missing = count - all.len();
         for _ in 0..missing {
             match timeout(Duration::from_secs(10), pull.next()).await {
-                Ok(crate::pull::Came::Message(message)) => all.push(message.offset),
+                Ok(Came::Message(message)) => all.push(message.offset),
                 _ => break,
             }
         }
@@ -212,7 +214,7 @@ async fn consumer_sequences_go_on_after_a_change_of_the_leader() {
             let mut pull = consumer
                 .pull(json!({"batch": 1, "expires": 2_000_000_000_u64}))
                 .await;
-            if let crate::pull::Came::Message(message) = pull.next().await {
+            if let Came::Message(message) = pull.next().await {
                 assert_eq!(sequences(std::slice::from_ref(&message)), [3]);
                 assert_eq!(offsets(&[message]), [3]);
                 return;
@@ -221,6 +223,21 @@ async fn consumer_sequences_go_on_after_a_change_of_the_leader() {
         }
     })
     .await;
+}
+
+#[tokio::test]
+async fn in_a_cluster_too_the_info_may_not_show_the_position() {
+    on_every_cluster(async |lab| {
+        let file = lab.stream(json!({"storage": "file"})).await;
+        let shown = if lab.version > (2, 10) { 5 } else { 0 };
+        assert_eq!(shown_at_the_end(&file).await, shown);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_cluster_tells_an_absent_consumer_from_one_that_is_there() {
+    on_every_cluster(who_is_there_and_who_is_not).await;
 }
 
 /// What a node answers to a direct get of a sequence: whether it has it.
@@ -280,5 +297,4 @@ async fn a_replica_that_is_cut_off_answers_direct_gets_and_does_not_know_what_it
     };
     assert!(!answer, "it is cut off and cannot have it");
     assert_eq!(node_has(&cut_off_node, &stream.name, 1).await, Some(true));
-    let _: Value = told;
 }

@@ -17,7 +17,7 @@ pub const PATIENCE: Duration = Duration::from_secs(180);
 /// How long one request waits before it is sent again.
 const ONE_TRY: Duration = Duration::from_secs(15);
 /// The server's "not now": no leader yet, or nobody to ask.
-const NOT_NOW: [u64; 4] = [10008, 10009, 10023, 10074];
+const NOT_NOW: [u64; 5] = [10005, 10008, 10009, 10023, 10074];
 
 /// What the tests share. It goes with the last test that uses it.
 struct Shared<T>(Mutex<Weak<T>>);

@@ -2,12 +2,12 @@
 
 use serde_json::{Value, json};
 
-use crate::lab::{Stream, on_every_cluster, on_every_version};
+use crate::lab::{Stream, on_every_version};
 use crate::pull::offsets;
 
 /// A consumer of subject 1 waits at the end of a stream that has five messages of subject 2.
 /// Answers what its info then shows of its position.
-async fn shown_at_the_end(stream: &Stream<'_>) -> u64 {
+pub async fn shown_at_the_end(stream: &Stream<'_>) -> u64 {
     let consumer = stream.durable("a", &["1"]).await;
     stream.publish("2", 5).await;
     let mut pull = consumer
@@ -29,16 +29,6 @@ async fn a_waiting_pull_takes_the_position_to_the_end_and_the_info_may_not_show_
         assert_eq!(shown_at_the_end(&memory).await, 5);
         let file = lab.stream(json!({"storage": "file"})).await;
         let shown = if lab.version > (2, 10) { 0 } else { 5 };
-        assert_eq!(shown_at_the_end(&file).await, shown);
-    })
-    .await;
-}
-
-#[tokio::test]
-async fn in_a_cluster_too_the_info_may_not_show_the_position() {
-    on_every_cluster(async |lab| {
-        let file = lab.stream(json!({"storage": "file"})).await;
-        let shown = if lab.version > (2, 10) { 5 } else { 0 };
         assert_eq!(shown_at_the_end(&file).await, shown);
     })
     .await;
