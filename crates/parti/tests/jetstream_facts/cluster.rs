@@ -36,6 +36,7 @@ async fn change_leader(consumer: &Consumer<'_>) {
         let again = Instant::now() + Duration::from_secs(5);
         while Instant::now() < again {
             if leader().await.is_some_and(|leader| leader != before) {
+                consumer.until_reachable().await;
                 return;
             }
             tokio::time::sleep(Duration::from_millis(20)).await;
