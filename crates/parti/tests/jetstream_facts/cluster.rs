@@ -9,7 +9,7 @@ use tokio::task::block_in_place;
 use tokio::time::{Instant, timeout};
 
 use crate::lab::{Consumer, Lab, PATIENCE, Stream, on_every_cluster};
-use crate::positions::shown_at_the_end;
+use crate::positions::{shown_at_the_end, waited_at_the_end};
 use crate::pull::{Came, offsets, sequences};
 use crate::refusals::who_is_there_and_who_is_not;
 
@@ -159,10 +159,7 @@ async fn on_a_work_queue_rewinding_before_adding_keeps_the_backlog_whenever_the_
 async fn a_position_at_the_end_stays_there_when_the_leader_changes() {
     on_every_cluster(async |lab| {
         let stream = lab.stream(json!({"storage": "file"})).await;
-        let consumer = stream.durable("a", &["1"]).await;
-        stream.publish("2", 5).await;
-        let expires = json!({"batch": 1, "expires": 300_000_000});
-        assert_eq!(consumer.pull(expires).await.status().await.code, 408);
+        let consumer = waited_at_the_end(&stream).await;
         change_leader(&consumer).await;
         consumer.filter(&["1", "2"]).await;
         let marker = stream.publish("2", 1).await;

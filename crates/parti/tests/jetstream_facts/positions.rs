@@ -2,18 +2,24 @@
 
 use serde_json::{Value, json};
 
-use crate::lab::{Stream, on_every_version};
+use crate::lab::{Consumer, Stream, on_every_version};
 use crate::pull::offsets;
 
-/// A consumer of subject 1 waits at the end of a stream that has five messages of subject 2.
-/// Answers what its info then shows of its position.
-pub async fn shown_at_the_end(stream: &Stream<'_>) -> u64 {
-    let consumer = stream.durable("a", &["1"]).await;
+/// A consumer of subject 1 that waited at the end of a stream with five messages of subject 2.
+pub async fn waited_at_the_end<'a>(stream: &'a Stream<'a>) -> Consumer<'a> {
     stream.publish("2", 5).await;
-    let mut pull = consumer
-        .pull(json!({"batch": 1, "expires": 300_000_000}))
-        .await;
-    assert_eq!(pull.status().await.code, 408);
+    let consumer = stream.durable("a", &["2"]).await;
+    // In a cluster: the node that it is on has them all.
+    consumer.until("num_pending", 5).await;
+    consumer.filter(&["1"]).await;
+    let request = json!({"batch": 1, "expires": 300_000_000});
+    assert_eq!(consumer.pull(request).await.status().await.code, 408);
+    consumer
+}
+
+/// What such a consumer's info shows of its position.
+pub async fn shown_at_the_end(stream: &Stream<'_>) -> u64 {
+    let consumer = waited_at_the_end(stream).await;
     let shown = consumer.number("delivered/stream_seq").await;
     // Wherever it says it stands, it stands at the end.
     consumer.filter(&["1", "2"]).await;
