@@ -17,7 +17,7 @@ async fn interest_retention_deletes_the_backlog_of_a_subject_that_moves() {
         }
         a.filter(&["none"]).await;
         // Before anybody could add it.
-        assert_eq!(stream.holds().await.0, 0);
+        stream.until_holds(0).await;
         b.filter(&["1", "2"]).await;
         let marker = stream.publish("2", 1).await;
         assert_eq!(offsets(&b.fetch(1).await), [marker]);
@@ -31,10 +31,10 @@ async fn interest_retention_deletes_the_backlog_of_a_consumer_that_is_made_anew(
         let stream = lab.stream(json!({"retention": "interest"})).await;
         let a = stream.durable("a", &["1"]).await;
         stream.publish("1", 3).await;
-        assert_eq!(stream.holds().await.0, 3);
+        stream.until_holds(3).await;
         a.delete().await;
         a.create_again().await;
-        assert_eq!(stream.holds().await.0, 0);
+        stream.until_holds(0).await;
     })
     .await;
 }
@@ -45,7 +45,7 @@ async fn interest_retention_keeps_nothing_that_nobody_waits_for() {
         let stream = lab.stream(json!({"retention": "interest"})).await;
         stream.durable("a", &["1"]).await;
         assert_eq!(stream.publish("2", 3).await, 3, "it is told to be stored");
-        assert_eq!(stream.holds().await.0, 0);
+        stream.until_holds(0).await;
     })
     .await;
 }

@@ -361,6 +361,18 @@ impl Stream<'_> {
         (number("messages"), number("first_seq"), number("last_seq"))
     }
 
+    /// Waits until it holds so many messages: what an ack or an update removes goes a moment later.
+    pub async fn until_holds(&self, messages: u64) {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            let held = self.holds().await.0;
+            if held == messages {
+                return;
+            }
+            assert!(Instant::now() < deadline, "{held} messages, not {messages}");
+        }
+    }
+
     /// Where a durable of these subjects is, which need not exist.
     pub fn durable_at(&self, name: &str, subjects: &[&str], options: Value) -> Consumer<'_> {
         let mut config = json!({

@@ -19,7 +19,7 @@ async fn a_pull_answered_in_full_ends_without_a_word() {
         stream.publish("1", 3).await;
         first.messages(2).await;
         assert_eq!(sequences(&consumer.fetch(1).await), [3]);
-        assert_eq!(consumer.number("num_waiting").await, 0);
+        consumer.until("num_waiting", 0).await;
         assert!(first.next().now_or_never().is_none());
     })
     .await;
@@ -71,7 +71,7 @@ async fn a_pull_that_expires_ends_with_408_and_says_what_it_did_not_bring() {
         assert_eq!(status.number("Nats-Pending-Messages"), Some(3));
         let bytes = status.number("Nats-Pending-Bytes");
         assert!(bytes.is_some_and(|bytes| bytes > 0 && bytes < 10_000));
-        assert_eq!(consumer.number("num_waiting").await, 0);
+        consumer.until("num_waiting", 0).await;
     })
     .await;
 }

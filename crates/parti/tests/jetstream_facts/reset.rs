@@ -122,6 +122,7 @@ async fn an_ack_from_before_a_reset_is_ignored_until_its_message_came_again() {
             .expect("sent");
         consumer.ack(&before[0]).await;
         consumer.ack(&after[1]).await;
+        stream.until_holds(2).await;
         assert_eq!(stream.holds().await, (2, 3, 4));
         assert_eq!(offsets(&consumer.fetch(2).await), [3, 4]);
     })
