@@ -18,6 +18,7 @@ pub mod inspect;
 mod manager;
 mod member;
 mod message;
+pub mod metrics;
 mod partitions;
 pub mod source;
 #[cfg(feature = "sqlite")]
