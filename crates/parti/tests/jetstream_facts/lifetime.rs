@@ -47,7 +47,8 @@ async fn a_stream_made_anew_has_another_stamp_and_an_updated_one_has_not() {
 }
 
 #[tokio::test]
-async fn a_restarted_server_keeps_filters_what_is_not_acked_and_stamps_on_2_10_only_the_streams() {
+async fn a_restarted_server_keeps_filters_what_is_not_acked_and_stamps_before_2_14_only_the_streams()
+ {
     for version in [NATS_LATEST, NATS_OLDEST] {
         let start = move || Server::start_version(version);
         let mut server = tokio::task::spawn_blocking(start).await.expect("starts");
@@ -69,9 +70,9 @@ async fn a_restarted_server_keeps_filters_what_is_not_acked_and_stamps_on_2_10_o
         assert_eq!(info["created"], stream.created.as_str());
         assert_eq!(info["state"]["last_seq"], 2);
         let after = consumer.info().await;
-        // 2.10 tells another one than before, a moment apart: such a durable looks replaced.
+        // Older ones tell another than before, a moment apart: such a durable looks replaced.
         let same = after["created"] == before["created"];
-        assert_eq!(same, lab.version > (2, 10));
+        assert_eq!(same, lab.version >= (2, 14));
         assert_eq!(
             after["config"]["filter_subjects"],
             before["config"]["filter_subjects"]
@@ -142,7 +143,6 @@ async fn a_pause_holds_messages_back_and_before_2_11_nobody_knows_it() {
         stream.publish("1", 1).await;
         if lab.version > (2, 10) {
             assert_eq!(consumer.info().await["paused"], true);
-            assert!(consumer.fetch_all().await.is_empty());
             let mut pull = consumer.waiting_pull(2).await;
             consumer.until("num_waiting", 1).await;
             let resumed = lab.does(&consumer.call("PAUSE"), json!({})).await;
