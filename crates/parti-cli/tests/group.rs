@@ -28,6 +28,43 @@ fn nats_carries_a_group() {
     carries_a_group(&server.url());
 }
 
+/// A stream with virtual partitions, and the group's records on the same server: workers are
+/// killed and stopped, everything is handled, in order, and the lag is gone.
+fn a_stream_is_consumed(version: &str, making: &[&str]) {
+    let server = parti_servers::nats::Server::start_version(version);
+    let stream = format!("jetstream://{}/ORDERS", server.address());
+    let source = ["--source", stream.as_str()];
+    let mut group = Group::with(&server.url(), &source, common::CONFIG, making, PARTITIONS);
+    group.produce(200);
+    let (killed, stopped) = (group.consume(), group.consume());
+    group.serving(killed);
+    group.serving(stopped);
+    group.signal(killed, Signal::KILL);
+    group.produce(200);
+    let other = group.consume();
+    group.serving(other);
+    group.signal(stopped, Signal::TERM);
+    group.produce(200);
+    group.drained();
+    group.until("no lag", |_| {
+        let partitions = group.status()["partitions"].clone();
+        let partitions = partitions.as_array().expect("a list");
+        partitions.len() == PARTITIONS as usize
+            && partitions.iter().all(|partition| partition["lag"] == 0)
+    });
+    assert_order(&group.stop(&[killed, stopped]));
+}
+
+#[test]
+fn a_stream_with_limits_is_consumed() {
+    a_stream_is_consumed(parti_servers::install::NATS_LATEST, &[]);
+}
+
+#[test]
+fn a_work_queue_is_consumed_on_the_oldest_server() {
+    a_stream_is_consumed(parti_servers::install::NATS_OLDEST, &["--work-queue"]);
+}
+
 #[test]
 fn etcd_carries_a_group() {
     let server = parti_servers::etcd::Server::start();

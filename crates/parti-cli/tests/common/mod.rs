@@ -39,6 +39,8 @@ pub type Line = (usize, Value);
 pub struct Group {
     folder: TempDir,
     store: String,
+    /// The flags that name the source.
+    source: Vec<String>,
     heard: Arc<Heard>,
     workers: Vec<Child>,
     produced: u64,
@@ -68,19 +70,38 @@ impl Group {
 
     /// A group on any store, with its settings.
     pub fn on(store: &str, config: &str, partitions: u32) -> Self {
+        Self::with(
+            store,
+            &["--source", "log:log", "--topic", "t"],
+            config,
+            &[],
+            partitions,
+        )
+    }
+
+    /// A group on any store and source; the source is made with these flags, too.
+    pub fn with(
+        store: &str,
+        source: &[&str],
+        config: &str,
+        making: &[&str],
+        partitions: u32,
+    ) -> Self {
         let folder = tempfile::tempdir().expect("a folder");
         std::fs::write(folder.path().join("config.yaml"), config).expect("written");
         let group = Self {
             folder,
             store: store.to_owned(),
+            source: source.iter().map(|flag| (*flag).to_owned()).collect(),
             heard: Arc::default(),
             workers: Vec::new(),
             produced: 0,
         };
         let partitions = partitions.to_string();
         let made = parti(group.folder.path())
-            .args(["topic", "create", "--source", "log:log", "--topic", "t"])
-            .args(["--partitions", &partitions])
+            .args(["topic", "create", "--partitions", &partitions])
+            .args(&group.source)
+            .args(making)
             .status();
         assert!(made.expect("runs").success());
         group
@@ -89,7 +110,8 @@ impl Group {
     /// Appends so many messages.
     pub fn produce(&mut self, count: u64) {
         let mut producer = parti(self.folder.path())
-            .args(["produce", "--source", "log:log", "--topic", "t"])
+            .arg("produce")
+            .args(&self.source)
             .stdin(Stdio::piped())
             .stdout(Stdio::null())
             .spawn()
@@ -106,23 +128,9 @@ impl Group {
     /// Starts a worker.
     pub fn consume(&mut self) -> usize {
         let mut child = parti(self.folder.path())
-            .args([
-                "consume",
-                "--store",
-                "sqlite:group.db",
-                "--source",
-                "log:log",
-            ])
-            .args([
-                "--topic",
-                "t",
-                "--group",
-                "g",
-                "--config",
-                "config.yaml",
-                "-o",
-                "jsonl",
-            ])
+            .args(["consume", "--store", &self.store, "--group", "g"])
+            .args(["--config", "config.yaml", "-o", "jsonl"])
+            .args(&self.source)
             .stdout(Stdio::piped())
             .spawn()
             .expect("runs");
@@ -140,6 +148,18 @@ impl Group {
         });
         self.workers.push(child);
         index
+    }
+
+    /// The group as `parti status` shows it.
+    pub fn status(&self) -> Value {
+        let shown = parti(self.folder.path())
+            .args(["status", "--store", &self.store, "--group", "g"])
+            .args(["-o", "json"])
+            .args(&self.source)
+            .output()
+            .expect("runs");
+        assert!(shown.status.success(), "{shown:?}");
+        serde_json::from_slice(&shown.stdout).expect("JSON")
     }
 
     /// Sends a worker a signal.
