@@ -6,6 +6,8 @@ use std::sync::mpsc;
 use std::time::Duration;
 
 use jiff::Timestamp;
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::io::Errno;
 use serde_json::Value;
 use tokio::sync::{oneshot, watch};
 
@@ -39,7 +41,7 @@ pub struct Lines {
 pub struct LineSender(mpsc::Sender<Entry>);
 
 enum Entry {
-    Line(String, Option<oneshot::Sender<()>>),
+    Line(Vec<u8>, Option<oneshot::Sender<()>>),
     End(mpsc::Sender<()>),
 }
 
@@ -47,6 +49,14 @@ impl Lines {
     /// Starts the thread; its error, if stdout cannot be written any more, goes to `failed`.
     pub fn start(failed: watch::Sender<Option<String>>) -> Result<Self, Failure> {
         let (lines, queue) = mpsc::channel();
+        let unread = failed.clone();
+        std::thread::Builder::new()
+            .name("reader".into())
+            .spawn(move || {
+                if reader_went_away() {
+                    unread.send_replace(Some("nobody reads stdout any more".into()));
+                }
+            })?;
         std::thread::Builder::new()
             .name("stdout".into())
             .spawn(move || {
@@ -77,11 +87,11 @@ impl LineSender {
     /// Writes a JSON object, with the time, without waiting.
     pub fn event(&self, event: Value) {
         // If stdout is gone, the thread has said so.
-        let _ = self.0.send(Entry::Line(timed(event), None));
+        let _ = self.0.send(Entry::Line(timed(event).into_bytes(), None));
     }
 
     /// Writes a line, and waits until it is out of this process.
-    pub async fn written(&self, line: String) -> Result<(), &'static str> {
+    pub async fn written(&self, line: Vec<u8>) -> Result<(), &'static str> {
         const GONE: &str = "stdout cannot be written";
         let (done, written) = oneshot::channel();
         let sent = self.0.send(Entry::Line(line, Some(done)));
@@ -104,7 +114,8 @@ fn write_all(queue: &mpsc::Receiver<Entry>) -> io::Result<()> {
         while let Some(entry) = next {
             match entry {
                 Entry::Line(line, done) => {
-                    writeln!(out, "{line}")?;
+                    out.write_all(&line)?;
+                    out.write_all(b"\n")?;
                     waiting.extend(done);
                 }
                 Entry::End(done) => {
@@ -121,6 +132,24 @@ fn write_all(queue: &mpsc::Receiver<Entry>) -> io::Result<()> {
         }
     }
     Ok(())
+}
+
+/// Waits until the other end of stdout is closed, so that nobody has to write a line first to find
+/// out. A file or a terminal has no other end.
+fn reader_went_away() -> bool {
+    let stdout = io::stdout();
+    loop {
+        let mut ends = [PollFd::new(&stdout, PollFlags::empty())];
+        match poll(&mut ends, None) {
+            Ok(_) => {
+                return ends[0]
+                    .revents()
+                    .intersects(PollFlags::ERR | PollFlags::HUP);
+            }
+            Err(Errno::INTR) => {}
+            Err(_) => return false,
+        }
+    }
 }
 
 /// Columns of text, as wide as they need to be.

@@ -81,9 +81,27 @@ fn lines_go_in_and_a_topic_shows_them() {
         .collect();
     // One key, one partition.
     assert_eq!((ends.len(), ends.iter().max()), (3, Some(&2)));
-    let output = parti(folder, &produce, "{\"other\":1}\n");
-    assert_eq!(output.status.code(), Some(2));
-    assert!(String::from_utf8_lossy(&output.stderr).contains("line 1 has no field \"customer\""));
+    for (bad, why) in [
+        ("{\"other\":1}", "line 2 has no field \"customer\""),
+        ("{\"customer\":null}", "line 2 has null as its \"customer\""),
+        ("{\"customer\":", "line 2 is not JSON"),
+    ] {
+        let lines = format!("{{\"customer\":\"a\"}}\n{bad}\n{{\"customer\":\"a\"}}\n");
+        let output = parti(folder, &produce, &lines);
+        assert_eq!(output.status.code(), Some(2));
+        let told = String::from_utf8_lossy(&output.stderr);
+        assert!(told.contains(why), "{told}");
+        assert!(
+            told.contains("The 1 lines before it were produced"),
+            "{told}"
+        );
+    }
+    // As it said: what came before each bad line is there, what came after is not.
+    let output = parti(folder, &describe, "");
+    let topic: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    let all = topic["partitions"].as_array().expect("a list").iter();
+    let all = all.map(|partition| partition["end"].as_u64().expect("a number"));
+    assert_eq!(all.sum::<u64>(), 2 + 3);
 }
 
 #[test]
@@ -128,6 +146,25 @@ fn mistakes_get_one_clear_line_and_a_fitting_code() {
         "--strategy: \"best\"",
     );
     refused(folder, &with(&["--start", "yesterday"]), 2, "--start");
+    for (content, why) in [
+        (None, "list.txt"),
+        (Some("# none\n"), "names no partition"),
+        (
+            Some("0\n7\n"),
+            "has no partition \"7\"; its partitions are 0 to 2",
+        ),
+    ] {
+        if let Some(content) = content {
+            std::fs::write(folder.join("list.txt"), content).expect("written");
+        }
+        refused(folder, &with(&["--partitions-file", "list.txt"]), 2, why);
+    }
+    let elsewhere = ["produce", "--source", "log:elsewhere", "--topic", "t"];
+    refused(folder, &elsewhere, 2, "there are none yet");
+    assert!(
+        !folder.join("elsewhere").exists(),
+        "a refused command made a folder"
+    );
     refused(folder, &with(&["--config", "no.yaml"]), 2, "no.yaml");
     refused(folder, &with(&["--subject", "a.{0}"]), 2, "JetStream");
     refused(

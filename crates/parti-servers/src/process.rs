@@ -28,7 +28,7 @@ use crate::Error;
 
 /// How long a server may take to answer. Long, because a loaded machine is slow and a test that
 /// gives up early tells nothing.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(180);
 
 /// A user and a group to run as.
 #[derive(Clone, Copy, Debug)]

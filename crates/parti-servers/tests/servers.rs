@@ -49,13 +49,13 @@ fn ends_with_its_folder<K: Kind>(server: Running<K>) {
 fn nats_lives_dies_and_comes_back(mut server: nats::Server) {
     assert_eq!(server.url(), format!("nats://{}", server.address()));
     let mut client = Nats::open(&server.address());
-    let created = client.create_stream(1);
+    let created = client.create_stream();
     assert!(!created.contains("\"error\""), "{created}");
     assert!(client.request("letter.a", "x").contains("\"seq\":1"));
 
     kill_and_restart(&mut server);
     let mut client = Nats::open(&server.address());
-    assert_eq!(client.letters(), "1");
+    assert_eq!(client.letters(), 1);
 
     server.pause();
     assert_eq!(states(server.id().unwrap()), "T");

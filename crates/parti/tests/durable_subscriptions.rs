@@ -16,7 +16,7 @@ use parti::{Config, HandlerError, Message, Offset, StaticPartitions, Worker, sto
 use tokio::sync::mpsc;
 
 /// What does not come within this time never will. A guard: nothing is measured against it.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_secs(180);
 
 struct Place {
     _folder: tempfile::TempDir,

@@ -13,7 +13,7 @@ use parti::store::{Bytes, Change, Error, Expect, Revision, Scope, Store, StoreEx
 use parti_servers::etcd::Server;
 
 /// Far longer than anything takes: a test that hangs fails instead.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_secs(180);
 
 async fn next(watch: &mut Watch) -> Change {
     tokio::time::timeout(PATIENCE, watch.next())

@@ -12,7 +12,7 @@ use parti_servers::postgres::Server;
 use tokio_postgres::{Client, NoTls};
 
 /// A test that waits longer than this hangs.
-const HANG: Duration = Duration::from_secs(60);
+const HANG: Duration = Duration::from_secs(180);
 
 async fn sql(url: &str) -> Client {
     let (client, connection) = tokio_postgres::connect(url, NoTls).await.expect("connects");

@@ -40,6 +40,22 @@ impl Drop for Disk<'_> {
     }
 }
 
+/// The store's threads end some time after it is dropped. Then, and only then, SQLite lets somebody
+/// else leave the WAL mode.
+async fn closed(path: &Path) {
+    loop {
+        let other = rusqlite::Connection::open(path).expect("opened");
+        let mode = other.pragma_update_and_check(None, "journal_mode", "DELETE", |row| {
+            row.get::<_, String>(0)
+        });
+        if mode.is_ok_and(|mode| mode == "delete") {
+            return;
+        }
+        drop(other);
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}
+
 #[tokio::test]
 async fn a_full_disk_refuses_and_recovers_and_a_read_only_one_is_refused() {
     let folder = tempfile::tempdir().expect("a folder");
@@ -73,10 +89,7 @@ async fn a_full_disk_refuses_and_recovers_and_a_read_only_one_is_refused() {
     let revision = store.create(&lost, vec![7; 20_000]).await;
     kept.push((lost, revision.expect("there is space again")));
     drop(store);
-    let wal = folder.path().join("parti.db-wal");
-    while wal.exists() {
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
+    closed(&folder.path().join("parti.db")).await;
 
     let store = Sqlite::open(&url).await.expect("it opens");
     for (key, revision) in &kept {
@@ -84,9 +97,7 @@ async fn a_full_disk_refuses_and_recovers_and_a_read_only_one_is_refused() {
         assert_eq!(entry.revision, *revision, "{key}");
     }
     drop(store);
-    while wal.exists() {
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
+    closed(&folder.path().join("parti.db")).await;
     disk.make_read_only();
     let refused = Sqlite::open(&url).await.expect_err("read-only");
     assert!(matches!(refused, Error::Rejected { .. }), "{refused:?}");

@@ -1,5 +1,6 @@
 //! `parti consume`: a real worker.
 
+use std::collections::BTreeSet;
 use std::process::{ExitStatus, Stdio};
 use std::sync::Arc;
 
@@ -8,8 +9,8 @@ use base64::engine::general_purpose::STANDARD;
 use clap::ValueEnum;
 use parti::source::JetStream;
 use parti::{
-    AnySource, Config, FilePartitions, Handler, HandlerError, IntoSource, Message, PartitionSource,
-    Report, StaticPartitions, Worker,
+    AnySource, Config, FilePartitions, Handler, HandlerError, IntoSource, Message, Partition,
+    PartitionSource, Report, StaticPartitions, Worker,
 };
 use rustix::process::{Pid, Signal, kill_process_group};
 use serde_json::{Value, json};
@@ -217,26 +218,30 @@ async fn source(args: &Args) -> Result<(AnySource, Box<dyn PartitionSource>), Fa
             }
             let topic = log.topic(&args.topic).await?;
             let made_with = (topic.partitions(), format!("topic {}", topic.name()));
-            Ok((topic.into_source(), partitions(args, Some(made_with))?))
+            let partitions = partitions(args, Some(made_with)).await?;
+            Ok((topic.into_source(), partitions))
         }
         places::Source::JetStream(url) => {
             let url = places::with_subject(url, args.subject.as_deref());
             let stream = JetStream::connect(&url).await?;
             let name = format!("stream {}", stream.stream());
             let made_with = stream.partitions().map(|count| (count, name));
-            Ok((stream.into_source(), partitions(args, made_with)?))
+            let partitions = partitions(args, made_with).await?;
+            Ok((stream.into_source(), partitions))
         }
     }
 }
 
 /// The partitions to share. `made_with`: how many the source was made with, if it was, and what to
 /// call it.
-fn partitions(
+async fn partitions(
     args: &Args,
     made_with: Option<(u32, String)>,
 ) -> Result<Box<dyn PartitionSource>, Failure> {
     if let Some(file) = &args.partitions_file {
-        return Ok(Box::new(FilePartitions::new(file)));
+        let partitions = FilePartitions::new(file);
+        check_file(file, &partitions, made_with.as_ref()).await?;
+        return Ok(Box::new(partitions));
     }
     let count = match (args.partitions, made_with) {
         (Some(asked), Some((has, name))) if asked != has => {
@@ -253,6 +258,36 @@ fn partitions(
         }
     };
     Ok(Box::new(StaticPartitions::numbered(count)))
+}
+
+/// What is wrong with the file from the beginning is said at once; later it may change.
+async fn check_file(
+    file: &str,
+    partitions: &FilePartitions,
+    made_with: Option<&(u32, String)>,
+) -> Result<(), Failure> {
+    let wrong = |why: String| Failure::usage(format!("--partitions-file {why}"));
+    let listed = partitions
+        .list()
+        .await
+        .map_err(|error| wrong(error.to_string()))?;
+    if listed.is_empty() {
+        return Err(wrong(format!(
+            "{file}: it names no partition; write one id a line"
+        )));
+    }
+    let Some((count, name)) = made_with else {
+        return Ok(());
+    };
+    let there: BTreeSet<String> = (0..*count).map(|number| number.to_string()).collect();
+    let id = |partition: &Partition| partition.id.to_string();
+    match listed.iter().map(id).find(|id| !there.contains(id)) {
+        None => Ok(()),
+        Some(id) => Err(wrong(format!(
+            "{file}: {name} has no partition {id:?}; its partitions are 0 to {}",
+            count.saturating_sub(1)
+        ))),
+    }
 }
 
 /// Prints what happens.
@@ -318,11 +353,11 @@ impl Printer {
     /// Prints a message; it counts as handled once the line is out of this process.
     async fn handled(&self, message: &Message) -> Result<(), HandlerError> {
         let line = match self.output {
-            Output::Text => String::from_utf8_lossy(message.payload()).into_owned(),
+            Output::Text => message.payload().to_vec(),
             Output::Jsonl => {
                 let mut event = message_event(message);
                 event["worker"] = Value::String(self.worker());
-                timed(event)
+                timed(event).into_bytes()
             }
         };
         Ok(self.lines.written(line).await?)

@@ -157,45 +157,52 @@ async fn read_lines(
     loop {
         line.clear();
         let read = input.read_until(b'\n', &mut line).await?;
-        let ended = read == 0;
-        if !ended {
+        let mut ended = (read == 0).then_some(Ok(()));
+        if ended.is_none() {
             number += 1;
             if line.last() == Some(&b'\n') {
                 line.pop();
             }
-            let key = key_field
-                .map(|field| key_of(&line, field, number))
-                .transpose()?;
-            batch.push(Line {
-                key: key.map(Bytes::from),
-                payload: Bytes::copy_from_slice(&line),
-            });
+            match key_field.map(|field| key_of(&line, field)).transpose() {
+                Ok(key) => batch.push(Line {
+                    key: key.map(Bytes::from),
+                    payload: Bytes::copy_from_slice(&line),
+                }),
+                // What came before it goes in, so that one line number says all.
+                Err(why) => {
+                    ended = Some(Err(Failure::usage(format!(
+                        "line {number} {why}. The {} lines before it were produced, it and what \
+                         follows were not: mend it, and give the rest again",
+                        number - 1
+                    ))));
+                }
+            }
         }
-        if batch.len() == BATCH || (ended && !batch.is_empty()) {
+        if batch.len() == BATCH || (ended.is_some() && !batch.is_empty()) {
             produced += batch.len() as u64;
             topic.append(std::mem::take(&mut batch)).await?;
             bar.set_position(produced);
         }
-        if ended {
+        if let Some(ended) = ended {
             bar.finish_and_clear();
-            return Ok(produced);
+            return ended.map(|()| produced);
         }
     }
 }
 
-/// The key of a JSON line.
-fn key_of(line: &[u8], field: &str, number: u64) -> Result<String, Failure> {
-    let object: Value = serde_json::from_slice(line).map_err(|error| {
-        Failure::usage(format!(
-            "line {number} is not JSON ({error}); --key-field needs JSON lines"
-        ))
-    })?;
-    match &object[field] {
-        Value::Null => Err(Failure::usage(format!(
-            "line {number} has no field {field:?}; every line needs its key"
-        ))),
-        Value::String(text) => Ok(text.clone()),
-        other => Ok(other.to_string()),
+/// The key of a JSON line, or what is wrong with it.
+fn key_of(line: &[u8], field: &str) -> Result<String, String> {
+    let object: Value = serde_json::from_slice(line)
+        .map_err(|error| format!("is not JSON ({error}); --key-field needs JSON lines"))?;
+    match object.get(field) {
+        None => Err(format!(
+            "has no field {field:?}; with --key-field every line needs its key"
+        )),
+        Some(Value::Null) => Err(format!(
+            "has null as its {field:?}; with --key-field every line needs its key"
+        )),
+        Some(Value::String(text)) => Ok(text.clone()),
+        Some(other) => Ok(other.to_string()),
     }
 }
 

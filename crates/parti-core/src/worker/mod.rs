@@ -294,7 +294,7 @@ pub enum Fatal {
     StoreReplaced,
     /// The stream is another one than before.
     #[error(
-        "the stream's identity changed: it was recreated; reset the checkpoints, then restart the workers"
+        "the source is not the one that this group began with: it was recreated, or another topic or stream was named; name the group's own or use another group, else reset the checkpoints, then restart the workers"
     )]
     StreamReplaced,
     /// The store lost writes that it had acknowledged.

@@ -197,8 +197,8 @@ impl Cluster {
         self.nodes.iter().position(|node| node.kind.name == name)
     }
 
-    /// Waits until every node that runs is healthy and all agree on who leads. Panics after a
-    /// minute.
+    /// Waits until every node that runs is healthy and all agree on who leads. Panics if
+    /// that takes minutes.
     #[track_caller]
     pub fn wait_until_ready(&mut self) {
         loud(self.try_wait_until_ready());

@@ -2,14 +2,17 @@
 
 #![allow(dead_code, reason = "every test file uses a part")]
 
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{self, BufRead, BufReader, ErrorKind, Read, Write};
 use std::net::TcpStream;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use parti_servers::http;
 
 /// Nothing here should take so long; without it a broken server would hang the test.
-const PATIENCE: Duration = Duration::from_secs(30);
+const PATIENCE: Duration = Duration::from_secs(180);
+
+/// A lost request is never answered.
+const ASK_AGAIN_AFTER: Duration = Duration::from_secs(2);
 
 pub fn connect(address: &str) -> TcpStream {
     let stream = TcpStream::connect(address).unwrap();
@@ -49,9 +52,13 @@ impl Nats {
     }
 
     pub fn line(&mut self) -> String {
+        self.try_line().unwrap()
+    }
+
+    fn try_line(&mut self) -> io::Result<String> {
         let mut line = String::new();
-        self.stream.read_line(&mut line).unwrap();
-        line
+        self.stream.read_line(&mut line)?;
+        Ok(line)
     }
 
     /// Sends a request without waiting for its reply.
@@ -64,16 +71,20 @@ impl Nats {
 
     /// The reply to what was asked.
     pub fn reply(&mut self) -> String {
+        self.try_reply().unwrap()
+    }
+
+    fn try_reply(&mut self) -> io::Result<String> {
         loop {
-            let line = self.line();
+            let line = self.try_line()?;
             if line.starts_with("PING") {
                 self.send("PONG\r\n");
             } else if line.starts_with("MSG inbox ") {
                 let length: usize = line.trim().rsplit(' ').next().unwrap().parse().unwrap();
                 let mut payload = vec![0; length + 2];
-                self.stream.read_exact(&mut payload).unwrap();
+                self.stream.read_exact(&mut payload)?;
                 self.send("UNSUB 1\r\n");
-                return String::from_utf8(payload).unwrap().trim().to_owned();
+                return Ok(String::from_utf8(payload).unwrap().trim().to_owned());
             } else {
                 assert!(!line.is_empty(), "the server closed the connection");
                 assert!(line.starts_with("INFO "), "{line}");
@@ -86,40 +97,58 @@ impl Nats {
         self.reply()
     }
 
-    /// Asks until somebody replies, as every client of a cluster must: a request that meets a change
-    /// of leader is lost.
+    /// Asks until somebody grants it, as every client of a cluster must: a request that meets a
+    /// change of leader is lost, or refused for the moment. What it asks for may be done twice.
     pub fn insist(address: &str, subject: &str, payload: &str) -> String {
-        for _ in 0..30 {
+        let deadline = Instant::now() + PATIENCE;
+        let mut refused = None;
+        while Instant::now() < deadline {
             let mut nats = Self::open(address);
-            let short = Some(Duration::from_secs(2));
-            nats.stream.get_ref().set_read_timeout(short).unwrap();
+            nats.stream
+                .get_ref()
+                .set_read_timeout(Some(ASK_AGAIN_AFTER))
+                .unwrap();
             nats.ask(subject, payload);
-            let mut line = String::new();
-            if nats.stream.read_line(&mut line).is_ok() && line.starts_with("MSG inbox ") {
-                line.clear();
-                nats.stream.read_line(&mut line).unwrap();
-                return line;
+            match nats.try_reply() {
+                Ok(reply) if !reply.contains("\"error\"") => return reply,
+                Ok(reply) => refused = Some(reply),
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {}
+                Err(error) => panic!("{error}"),
             }
+            std::thread::sleep(Duration::from_millis(20));
         }
-        panic!("nobody replies to {subject}");
+        panic!("nobody grants {subject}; the last answer: {refused:?}");
     }
 
-    pub fn create_stream(&mut self, replicas: usize) -> String {
-        self.request(
-            "$JS.API.STREAM.CREATE.letters",
-            &format!(r#"{{"name":"letters","subjects":["letter.>"],"num_replicas":{replicas}}}"#),
-        )
+    pub fn create_stream(&mut self) -> String {
+        self.request("$JS.API.STREAM.CREATE.letters", &Self::stream(1))
     }
 
-    pub fn letters(&mut self) -> String {
+    /// What to create.
+    pub fn stream(replicas: usize) -> String {
+        format!(r#"{{"name":"letters","subjects":["letter.>"],"num_replicas":{replicas}}}"#)
+    }
+
+    pub fn letters(&mut self) -> u64 {
         Self::messages(&self.request("$JS.API.STREAM.INFO.letters", ""))
     }
 
     /// How many messages an answer to STREAM.INFO tells.
-    pub fn messages(info: &str) -> String {
-        let (_, rest) = info.split_once("\"messages\":").expect(info);
-        rest.split(',').next().unwrap().to_owned()
+    pub fn messages(info: &str) -> u64 {
+        number(info, "\"messages\":")
     }
+
+    /// The sequence that an acknowledgement tells.
+    pub fn sequence(acknowledged: &str) -> u64 {
+        number(acknowledged, "\"seq\":")
+    }
+}
+
+/// The number that comes after a mark.
+fn number(text: &str, mark: &str) -> u64 {
+    let (_, rest) = text.split_once(mark).expect(text);
+    let digits = rest.trim_start().split(|c: char| !c.is_ascii_digit());
+    digits.into_iter().next().unwrap().parse().expect(text)
 }
 
 /// Puts a letter into an etcd; both are base64 already.

@@ -51,6 +51,8 @@ pub(crate) mod code {
 pub(crate) enum Silence {
     /// It was never sent.
     NotSent(String),
+    /// It was never sent, because the server takes nothing of this size.
+    TooLarge(String),
     /// It was sent, and nobody was there to take it.
     Nobody,
     /// The server forbids it, and did not carry it out.
@@ -194,9 +196,8 @@ impl Link {
             Ok(Ok(message)) => Ok(message),
             Ok(Err(error)) => Err(match error.kind() {
                 RequestErrorKind::NoResponders => Silence::Nobody,
-                RequestErrorKind::InvalidSubject | RequestErrorKind::MaxPayloadExceeded => {
-                    Silence::NotSent(error.to_string())
-                }
+                RequestErrorKind::InvalidSubject => Silence::NotSent(error.to_string()),
+                RequestErrorKind::MaxPayloadExceeded => Silence::TooLarge(error.to_string()),
                 RequestErrorKind::TimedOut | RequestErrorKind::Other => {
                     Silence::Open(error.to_string())
                 }
@@ -257,7 +258,8 @@ pub(crate) fn answer<T: DeserializeOwned>(payload: &[u8]) -> Result<T, Trouble> 
     }
 }
 
-fn forbidden(health: &Health, subject: &str, since: Instant) -> Option<Silence> {
+/// Whether the server has said since then that it forbids this.
+pub(crate) fn forbidden(health: &Health, subject: &str, since: Instant) -> Option<Silence> {
     let quoted = format!("\"{subject}\"");
     let about_us = |text: &str| text.contains(&quoted) || text.contains("Subscription to \"_INBOX");
     let (_, text) = health

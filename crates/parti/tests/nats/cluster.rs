@@ -1,13 +1,14 @@
 //! Three servers, of which one is killed, stopped or cut off while everybody works.
 
 use std::collections::BTreeMap;
+use std::time::Instant;
 
 use parti::store::nats::Nats;
 use parti::store::{Error, Scope, Store};
 use parti_servers::nats::Cluster;
 use tokio::task::block_in_place;
 
-use crate::mirror::Mirror;
+use crate::mirror::{Mirror, PATIENCE};
 use crate::single::write_until;
 
 /// One client on each node, each writes and watches; then something happens to the leader of the
@@ -17,7 +18,7 @@ async fn all_go_on(harm: impl Fn(&mut Cluster, usize), mend: impl Fn(&mut Cluste
     let mut clients = Vec::new();
     let mut mirrors = Vec::new();
     for (number, url) in cluster.urls().iter().enumerate() {
-        let store = Nats::open(url).await.expect("opens");
+        let store = open(url).await;
         let mut mirror = Mirror::new(&store, Scope::Under("workers/".into()));
         mirror.until_synced().await;
         mirrors.push(mirror);
@@ -27,7 +28,13 @@ async fn all_go_on(harm: impl Fn(&mut Cluster, usize), mend: impl Fn(&mut Cluste
         clients.push((stop, tokio::spawn(writer)));
     }
     all_hear_all(&mut mirrors).await;
-    let leader = block_in_place(|| cluster.leader_of("KV_parti")).expect("a leader");
+    let leader = loop {
+        match block_in_place(|| cluster.leader_of("KV_parti")) {
+            Some(leader) => break leader,
+            // The nodes do not agree at the moment.
+            None => tokio::task::yield_now().await,
+        }
+    };
     block_in_place(|| harm(&mut cluster, leader));
     // Nobody waits for the one that is away: neither its own client, nor the others.
     all_hear_all(&mut mirrors).await;
@@ -42,7 +49,7 @@ async fn all_go_on(harm: impl Fn(&mut Cluster, usize), mend: impl Fn(&mut Cluste
     for mirror in &mut mirrors {
         mirror.until_shows(&state).await;
     }
-    let store = Nats::open(&cluster.url()).await.expect("opens");
+    let store = open(&cluster.url()).await;
     let listed = loop {
         match store.list(&Scope::Under("workers/".into())).await {
             Ok(listed) => break listed.into_iter(),
@@ -52,6 +59,21 @@ async fn all_go_on(harm: impl Fn(&mut Cluster, usize), mend: impl Fn(&mut Cluste
     };
     let listed: BTreeMap<_, _> = listed.map(|entry| (entry.key, entry.revision.0)).collect();
     assert_eq!(listed, state);
+}
+
+/// Opens a store, and insists: while a cluster chooses leaders, it may not answer.
+async fn open(url: &str) -> Nats {
+    let begun = Instant::now();
+    loop {
+        match Nats::open(url).await {
+            Ok(store) => return store,
+            Err(error) => assert!(
+                matches!(error, Error::Unavailable { .. } | Error::Unknown { .. })
+                    && begun.elapsed() < PATIENCE,
+                "{error}"
+            ),
+        }
+    }
 }
 
 /// Every watch hears further writes of every writer. All are read at once: one that is not read
@@ -116,7 +138,7 @@ async fn a_cluster_keeps_three_replicas_unless_told() {
         // One that is there stays as it is.
         (format!("{}/one?replicas=3", cluster.url()), 1),
     ] {
-        Nats::open(&url).await.expect("opens");
+        open(&url).await;
         let client = async_nats::connect(&cluster.urls()[0])
             .await
             .expect("connects");

@@ -7,7 +7,7 @@ use futures_util::StreamExt;
 use parti::store::{Bytes, Change, Error, Scope, Store, Watch};
 
 /// Longer than any failover; only a broken watch lets it pass.
-const PATIENCE: Duration = Duration::from_secs(60);
+pub const PATIENCE: Duration = Duration::from_secs(180);
 
 pub struct Mirror {
     watch: Watch,

@@ -299,6 +299,7 @@ pub(super) fn error(trouble: Trouble) -> SourceError {
              the dead letters' subject, and to subscribe to _INBOX.>"
         )),
         Trouble::Silence(Silence::NotSent(why) | Silence::Open(why)) => unavailable(why),
+        Trouble::Silence(Silence::TooLarge(why)) => rejected(why),
         Trouble::Silence(Silence::Nobody) => {
             unavailable("no JetStream server answers at the moment")
         }

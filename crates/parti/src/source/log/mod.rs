@@ -25,6 +25,7 @@ mod topic;
 
 use std::collections::BTreeSet;
 use std::fs;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -143,20 +144,31 @@ pub struct PartitionInfo {
 }
 
 impl Log {
-    /// The log in this folder, which is made if there is none.
+    /// The log in this folder. If there is none, the first topic makes it.
     pub async fn open(folder: impl Into<PathBuf>) -> Result<Self, LogError> {
-        let folder = folder.into();
-        let shown = folder.display().to_string();
-        let made = folder.clone();
-        let result = tokio::task::spawn_blocking(move || match fs::metadata(&made) {
-            Ok(found) if found.is_dir() => Ok(()),
-            Ok(_) => Err("it is not a folder; name another".to_owned()),
-            Err(_) => fs::create_dir(&made).map_err(|error| error.to_string()),
+        let log = Self {
+            folder: folder.into(),
+        };
+        log.on_disk(|folder| match fs::metadata(folder) {
+            Ok(found) if !found.is_dir() => Err("it is not a folder; name another".to_owned()),
+            _ => Ok(()),
         })
-        .await;
-        match result {
-            Ok(Ok(())) => Ok(Self { folder }),
-            Ok(Err(why)) => Err(LogError::Rejected(format!("log:{shown}: {why}"))),
+        .await?;
+        Ok(log)
+    }
+
+    /// Something with the folder that may take its time.
+    async fn on_disk(
+        &self,
+        work: impl FnOnce(&Path) -> Result<(), String> + Send + 'static,
+    ) -> Result<(), LogError> {
+        let folder = self.folder.clone();
+        match tokio::task::spawn_blocking(move || work(&folder)).await {
+            Ok(Ok(())) => Ok(()),
+            Ok(Err(why)) => Err(LogError::Rejected(format!(
+                "log:{}: {why}",
+                self.folder.display()
+            ))),
             Err(error) => Err(LogError::Unavailable(error.to_string())),
         }
     }
@@ -185,7 +197,24 @@ impl Log {
                 settings.partitions
             )));
         }
-        Topic::open(self.file(name)?, name, Some(settings)).await
+        let nothing = match (settings.retention_age, settings.retention_bytes) {
+            (Some(Duration::ZERO), _) => Some("an age of 0s"),
+            (_, Some(0)) => Some("a size of 0 bytes"),
+            _ => None,
+        };
+        if let Some(limit) = nothing {
+            return Err(LogError::Rejected(format!(
+                "topic {name:?} cannot keep messages up to {limit}: nobody would ever see one; \
+                 give more, or no limit"
+            )));
+        }
+        let file = self.file(name)?;
+        self.on_disk(|folder| match fs::create_dir(folder) {
+            Err(error) if error.kind() != ErrorKind::AlreadyExists => Err(error.to_string()),
+            _ => Ok(()),
+        })
+        .await?;
+        Topic::open(file, name, Some(settings)).await
     }
 
     /// A topic that is there.

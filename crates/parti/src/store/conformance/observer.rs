@@ -20,7 +20,7 @@ use futures_util::StreamExt;
 use crate::store::{Change, Entry, Error, Revision, Scope, Watch};
 
 /// What does not come within this time never will: a guard, nothing is measured against it.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_secs(180);
 
 /// Follows a watch and knows the state that it told. It is the reference for how a watch is to be
 /// read, and complains about whatever the contract does not allow.

@@ -8,7 +8,9 @@ use serde_json::json;
 
 use super::super::{Bytes, Error};
 use super::bucket::Bucket;
-pub(super) use crate::nats::link::{Link, Refusal, Silence, Trouble, answer, code};
+pub(super) use crate::nats::link::{
+    ANSWER_WITHIN, Link, Refusal, Silence, Trouble, answer, code, forbidden,
+};
 
 /// The last message of a subject.
 #[derive(Clone, Debug)]
@@ -57,6 +59,7 @@ impl Silence {
         match self {
             Silence::Forbidden(text) => not_permitted(&text),
             Silence::NotSent(why) | Silence::Open(why) => Error::unavailable(why),
+            Silence::TooLarge(why) => Error::rejected(why),
             Silence::Nobody => Error::unavailable("no JetStream server answers at the moment"),
         }
     }

@@ -26,6 +26,7 @@ mod feed;
 mod keys;
 mod known;
 mod target;
+mod volley;
 mod watch;
 mod write;
 

@@ -1,36 +1,36 @@
 //! Writes: each a publish with an expectation, many of them on their way at once.
 //!
 //! ```text
-//!   publish, expecting sequence r (or 0: nothing)       a revision that we never met is looked
-//!     │                                                 up first, see `known`
+//!   all at once: publish, expecting sequence r (or 0: nothing)
+//!     │
 //!     ├─ acknowledged ─────────────────▶ its sequence is the revision
 //!     ├─ no answer ────────────────────▶ Unknown
-//!     └─ "wrong last sequence" ─▶ ask the leader for what is there
-//!           ▲                        ├─ something else ───────────▶ Conflict
-//!           └─ publish, expecting ◀──┴─ what we expect (a delete's marker is nothing to us, a
-//!              what is there            racing write came to nothing)
+//!     └─ "wrong last sequence", or r was never met before (see `known`)
+//!           │
+//!           └▶ one by one: ask the leader for what is there
+//!                 ▲            ├─ something else ───────────▶ Conflict
+//!                 └─ publish ◀─┴─ what we expect (a delete's marker is nothing to us, a racing
+//!                                 write came to nothing)
 //! ```
 
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use async_nats::HeaderMap;
-use futures_util::StreamExt;
-use futures_util::stream;
+use async_nats::{HeaderMap, Message};
+use futures_util::future::BoxFuture;
+use futures_util::{FutureExt, StreamExt, stream};
 use serde::Deserialize;
-use tokio::sync::Semaphore;
 use tokio::time::sleep;
 
-use super::super::{Bytes, Entry, Error, Expect, Revision, Write, check_batch};
+use super::super::{Entry, Error, Expect, Revision, Write, check_batch};
 use super::Shared;
 use super::api::{Last, Link, Refusal, Silence, Trouble, code, not_permitted};
 use super::bucket::Bucket;
 use super::keys;
+use super::known::Known;
+use super::volley::Shot;
 
-/// How many writes of a batch are on their way at once; the server refuses more than 10,000.
-const WINDOW: usize = 2048;
-/// How many bytes of a batch are on their way at once; the server refuses more than 128 MiB.
-const WINDOW_BYTES: usize = 16 * 1024 * 1024;
+/// How many writes that need a look are looked at together.
+const LOOKS: usize = 64;
 /// How often a refused write looks and tries again, when what is there is what it expects.
 const TRIES: u32 = 8;
 /// A marker is only there so that those who are away for a while see a revision that grows with
@@ -40,39 +40,91 @@ const MARKER_LIVES: &str = "1h";
 /// Carries out a batch.
 pub(super) async fn batch(shared: &Shared, batch: Vec<Write>) -> Vec<Result<Revision, Error>> {
     let checks = check_batch(&batch);
-    let window = Window::default();
-    let mut outcomes: Vec<(usize, Result<Revision, Error>)> =
-        stream::iter(batch.into_iter().zip(checks).enumerate())
-            .map(|(number, (write, check))| {
-                let window = &window;
-                async move {
-                    let outcome = match check {
-                        Ok(()) => one(shared, window, write).await,
-                        Err(error) => Err(error),
-                    };
-                    (number, outcome)
-                }
-            })
-            .buffer_unordered(WINDOW)
-            .collect()
-            .await;
-    outcomes.sort_unstable_by_key(|(number, _)| *number);
-    outcomes.into_iter().map(|(_, outcome)| outcome).collect()
+    let steps = batch.iter().zip(checks).map(|(write, check)| match check {
+        Ok(()) => Step::first(Publish::new(shared, write)),
+        Err(error) => Step::Done(Err(error)),
+    });
+    let mut steps: Vec<Step> = steps.collect();
+    if steps.iter().any(|step| matches!(step, Step::Send(_))) {
+        send_together(&shared.link, &mut steps).await;
+    }
+    let looks = steps.iter().enumerate();
+    let looks: Vec<BoxFuture<'_, _>> = looks
+        .filter_map(|(number, step)| match step {
+            Step::Look { publish, at_least } => {
+                let look = publish.look_and_send(*at_least);
+                Some(look.map(move |outcome| (number, outcome)).boxed())
+            }
+            Step::Send(_) | Step::Done(_) => None,
+        })
+        .collect();
+    let looked: Vec<(usize, Result<Revision, Error>)> =
+        stream::iter(looks).buffer_unordered(LOOKS).collect().await;
+    for (number, outcome) in looked {
+        steps[number] = Step::Done(outcome);
+    }
+    let outcomes = steps.into_iter().map(|step| match step {
+        Step::Done(outcome) => outcome,
+        // Neither is left; if it were, nothing would have been done about it.
+        Step::Send(_) | Step::Look { .. } => Err(Error::unavailable("it was not sent")),
+    });
+    outcomes.collect()
 }
 
-/// What the writes of one batch share.
-struct Window {
-    bytes: Semaphore,
-    /// An answer stayed away: what was not sent yet stays here, rather than to wait for one
-    /// answer after the other.
-    stuck: AtomicBool,
+/// Sends what needs no look, all at once.
+async fn send_together(link: &Link, steps: &mut [Step<'_>]) {
+    let begun = Instant::now();
+    let answers = link.volley(steps.iter().filter_map(Step::shot)).await;
+    let mut answers = answers.into_iter();
+    let mut silent = false;
+    for step in steps {
+        let Step::Send(publish) = step else {
+            continue;
+        };
+        let Some(answer) = answers.next() else {
+            return;
+        };
+        silent |= matches!(answer, Err(Silence::Open(_) | Silence::Nobody));
+        *step = match publish.outcome(answer).await {
+            Ok(Outcome::Done(sequence)) => Step::Done(Ok(publish.done(sequence))),
+            Ok(Outcome::Refused(last)) => Step::Look {
+                at_least: last.unwrap_or(0),
+                publish: publish.clone(),
+            },
+            Err(error) => Step::Done(Err(error)),
+        };
+    }
+    if silent {
+        link.not_answered(begun);
+    }
 }
 
-impl Default for Window {
-    fn default() -> Self {
-        Self {
-            bytes: Semaphore::new(WINDOW_BYTES),
-            stuck: AtomicBool::new(false),
+/// What is to be done about a write.
+enum Step<'a> {
+    /// Send it: what it expects is known to be a value's revision, or nothing.
+    Send(Publish<'a>),
+    /// Look what is there; what is older than this is not the newest.
+    Look {
+        publish: Publish<'a>,
+        at_least: u64,
+    },
+    Done(Result<Revision, Error>),
+}
+
+impl<'a> Step<'a> {
+    fn first(publish: Publish<'a>) -> Self {
+        let expect = publish.write.expect;
+        if expect == Expect::Absent || publish.known.holds(publish.expected()) {
+            return Step::Send(publish);
+        }
+        let at_least = 0;
+        Step::Look { publish, at_least }
+    }
+
+    fn shot(&self) -> Option<Shot> {
+        match self {
+            Step::Send(publish) => Some(publish.shot(publish.expected())),
+            Step::Look { .. } | Step::Done(_) => None,
         }
     }
 }
@@ -84,114 +136,118 @@ enum Outcome {
     Refused(Option<u64>),
 }
 
-async fn one(shared: &Shared, window: &Window, write: Write) -> Result<Revision, Error> {
-    let side = keys::side(&write.key);
-    let bucket = shared.bucket(side);
-    let publish = Publish {
-        link: &shared.link,
-        bucket,
-        window,
-        key: keys::encode(&write.key),
-        value: write.value.as_ref(),
-    };
-    let known = shared.known(side);
-    let done = |sequence: u64| {
-        if write.value.is_some() {
-            known.note(sequence);
-        }
-        Revision(sequence)
-    };
-    let expected = match write.expect {
-        Expect::Absent => 0,
-        Expect::At(revision) => revision.0,
-    };
-    let mut at_least = 0;
-    if write.expect == Expect::Absent || known.holds(expected) {
-        match publish.send(expected).await? {
-            Outcome::Done(sequence) => return Ok(done(sequence)),
-            Outcome::Refused(last) => at_least = last.unwrap_or(0),
-        }
-    }
-    // From here on nothing has been done until a publish says otherwise.
-    for attempt in 0..TRIES {
-        if attempt > 0 {
-            sleep(Duration::from_millis(2 << attempt)).await;
-        }
-        let last = match shared.link.last(bucket, &publish.key).await {
-            Ok(last) => last,
-            Err(error @ Error::Rejected { .. }) => return Err(error),
-            Err(error) => return Err(Error::unavailable(error)),
-        };
-        let sequence = last.as_ref().map_or(0, |last| last.sequence);
-        if sequence < at_least {
-            // The one who answered has not seen yet what the one who refused saw.
-            continue;
-        }
-        let holds = match (&last, write.expect) {
-            (None | Some(Last { value: None, .. }), Expect::Absent) => true,
-            (Some(Last { value: Some(_), .. }), Expect::At(_)) => sequence == expected,
-            _ => false,
-        };
-        if !holds {
-            return Err(Error::conflict(last.and_then(|last| {
-                Some(Entry {
-                    key: write.key.clone(),
-                    value: last.value?,
-                    revision: {
-                        known.note(last.sequence);
-                        Revision(last.sequence)
-                    },
-                })
-            })));
-        }
-        match publish.send(sequence).await? {
-            Outcome::Done(sequence) => return Ok(done(sequence)),
-            Outcome::Refused(last) => at_least = last.unwrap_or(0),
-        }
-    }
-    Err(Error::unavailable(format!(
-        "others keep writing to {}, and nothing of it shows yet",
-        write.key
-    )))
-}
-
+#[derive(Clone)]
 struct Publish<'a> {
     link: &'a Link,
     bucket: &'a Bucket,
-    window: &'a Window,
+    known: &'a Known,
     key: String,
-    value: Option<&'a Bytes>,
+    write: &'a Write,
 }
 
-impl Publish<'_> {
-    async fn send(&self, expected: u64) -> Result<Outcome, Error> {
-        let size = self.value.map_or(0, Bytes::len).min(WINDOW_BYTES);
-        let permits = u32::try_from(size).unwrap_or(u32::MAX);
-        let _room = self.window.bytes.acquire_many(permits).await;
-        if self.window.stuck.load(Ordering::Relaxed) {
-            return Err(Error::unavailable(
-                "the server does not answer, so this write was not sent",
-            ));
+impl<'a> Publish<'a> {
+    fn new(shared: &'a Shared, write: &'a Write) -> Self {
+        let side = keys::side(&write.key);
+        Self {
+            link: &shared.link,
+            bucket: shared.bucket(side),
+            known: shared.known(side),
+            key: keys::encode(&write.key),
+            write,
         }
+    }
+
+    fn expected(&self) -> u64 {
+        match self.write.expect {
+            Expect::Absent => 0,
+            Expect::At(revision) => revision.0,
+        }
+    }
+
+    fn done(&self, sequence: u64) -> Revision {
+        if self.write.value.is_some() {
+            self.known.note(sequence);
+        }
+        Revision(sequence)
+    }
+
+    /// Looks what is there, and writes if it is what was expected. Nothing has been done until a
+    /// publish says otherwise.
+    async fn look_and_send(&self, mut at_least: u64) -> Result<Revision, Error> {
+        for attempt in 0..TRIES {
+            if attempt > 0 {
+                sleep(Duration::from_millis(2 << attempt)).await;
+            }
+            let last = match self.link.last(self.bucket, &self.key).await {
+                Ok(last) => last,
+                Err(error @ Error::Rejected { .. }) => return Err(error),
+                Err(error) => return Err(Error::unavailable(error)),
+            };
+            let sequence = last.as_ref().map_or(0, |last| last.sequence);
+            if sequence < at_least {
+                // The one who answered has not seen yet what the one who refused saw.
+                continue;
+            }
+            let holds = match (&last, self.write.expect) {
+                (None | Some(Last { value: None, .. }), Expect::Absent) => true,
+                (Some(Last { value: Some(_), .. }), Expect::At(revision)) => sequence == revision.0,
+                _ => false,
+            };
+            if !holds {
+                return Err(Error::conflict(last.and_then(|last| self.entry(last))));
+            }
+            match self.send(sequence).await? {
+                Outcome::Done(sequence) => return Ok(self.done(sequence)),
+                Outcome::Refused(last) => at_least = last.unwrap_or(0),
+            }
+        }
+        Err(Error::unavailable(format!(
+            "others keep writing to {}, and nothing of it shows yet",
+            self.write.key
+        )))
+    }
+
+    fn entry(&self, last: Last) -> Option<Entry> {
+        let value = last.value?;
+        self.known.note(last.sequence);
+        Some(Entry {
+            key: self.write.key.clone(),
+            value,
+            revision: Revision(last.sequence),
+        })
+    }
+
+    fn shot(&self, expected: u64) -> Shot {
         let mut headers = HeaderMap::new();
         headers.insert("Nats-Expected-Last-Subject-Sequence", expected.to_string());
-        if self.value.is_none() {
+        if self.write.value.is_none() {
             headers.insert("KV-Operation", "DEL");
             if self.bucket.messages_expire {
                 headers.insert("Nats-TTL", MARKER_LIVES);
             }
         }
-        let value = self.value.cloned().unwrap_or_default();
-        let subject = self.bucket.subject(&self.key);
+        Shot {
+            subject: self.bucket.subject(&self.key),
+            headers,
+            payload: self.write.value.clone().unwrap_or_default(),
+        }
+    }
+
+    async fn send(&self, expected: u64) -> Result<Outcome, Error> {
         let begun = Instant::now();
-        match self.link.request(subject, Some(headers), value).await {
+        let shot = self.shot(expected);
+        let headers = Some(shot.headers);
+        let answer = self.link.request(shot.subject, headers, shot.payload).await;
+        if matches!(answer, Err(Silence::Open(_) | Silence::Nobody)) {
+            self.link.not_answered(begun);
+        }
+        self.outcome(answer).await
+    }
+
+    async fn outcome(&self, answer: Result<Message, Silence>) -> Result<Outcome, Error> {
+        match answer {
             Ok(message) => self.read(&message.payload),
-            Err(silence) => {
-                if matches!(silence, Silence::Open(_) | Silence::Nobody) {
-                    self.link.not_answered(begun);
-                }
-                Err(self.no_answer(silence).await)
-            }
+            Err(silence) => Err(self.no_answer(silence).await),
         }
     }
 
@@ -245,13 +301,11 @@ impl Publish<'_> {
 
     async fn no_answer(&self, silence: Silence) -> Error {
         match silence {
-            Silence::NotSent(why) => match why.contains("payload") {
-                true => Error::rejected(format!(
-                    "the server takes no message of this size: {why}; raise its max_payload to \
-                     1 MiB or more"
-                )),
-                false => Error::unavailable(why),
-            },
+            Silence::NotSent(why) => Error::unavailable(why),
+            Silence::TooLarge(why) => Error::rejected(format!(
+                "the server takes no message of this size: {why}; raise its max_payload to \
+                 1 MiB or more"
+            )),
             Silence::Forbidden(text) => not_permitted(&text),
             // No stream listens: it has no leader at the moment, or is gone for good.
             Silence::Nobody => match self.bucket.info(self.link).await {
@@ -263,10 +317,7 @@ impl Publish<'_> {
                     self.bucket.name
                 )),
             },
-            Silence::Open(why) => {
-                self.window.stuck.store(true, Ordering::Relaxed);
-                Error::unknown(why)
-            }
+            Silence::Open(why) => Error::unknown(why),
         }
     }
 }

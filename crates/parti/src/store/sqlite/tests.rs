@@ -31,10 +31,19 @@ async fn refused(path: &Path, part: &str) {
     }
 }
 
-/// The threads end some time after the handle is dropped; the last one to go takes the WAL along.
+/// The threads end some time after the handle is dropped. Then, and only then, SQLite lets somebody
+/// else leave the WAL mode. (That the WAL is gone would say less: two who close at the same moment
+/// leave it behind for the next one.)
 async fn closed(path: &Path) {
-    let wal = format!("{}-wal", path.display());
-    while fs::exists(&wal).expect("looked") {
+    loop {
+        let other = rusqlite::Connection::open(path).expect("opened");
+        let mode = other.pragma_update_and_check(None, "journal_mode", "DELETE", |row| {
+            row.get::<_, String>(0)
+        });
+        if mode.is_ok_and(|mode| mode == "delete") {
+            return;
+        }
+        drop(other);
         tokio::time::sleep(std::time::Duration::from_millis(5)).await;
     }
 }
