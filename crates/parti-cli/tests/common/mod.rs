@@ -162,6 +162,19 @@ impl Group {
         serde_json::from_slice(&shown.stdout).expect("JSON")
     }
 
+    /// Waits until `parti status` shows what is wanted.
+    pub fn until_status(&self, what: &str, wanted: impl Fn(&Value) -> bool) {
+        let began = std::time::Instant::now();
+        loop {
+            let status = self.status();
+            if wanted(&status) {
+                return;
+            }
+            assert!(began.elapsed() < PATIENCE, "{what} never came: {status:#}");
+            std::thread::sleep(Duration::from_millis(100));
+        }
+    }
+
     /// Sends a worker a signal.
     pub fn signal(&self, worker: usize, signal: Signal) {
         let pid = i32::try_from(self.workers[worker].id()).expect("a pid");
