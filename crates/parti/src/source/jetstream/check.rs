@@ -157,7 +157,9 @@ mod tests {
 
     #[test]
     fn the_template_is_given_or_recorded_or_obvious() {
-        let text = |given, config| template("S", given, config).map(|t| t.to_string());
+        fn text(given: Option<&str>, config: &StreamConfig) -> Result<String, SourceError> {
+            template("S", given, config).map(|template| template.to_string())
+        }
         let mut config = stream(&["o.*"]);
         assert_eq!(text(None, &config).as_deref(), Ok("o.{0}"));
         config.metadata.insert(SUBJECT.into(), "o.p{0}".into());
