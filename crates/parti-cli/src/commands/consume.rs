@@ -218,16 +218,17 @@ async fn source(args: &Args) -> Result<(AnySource, Box<dyn PartitionSource>), Fa
             }
             let topic = log.topic(&args.topic).await?;
             let made_with = (topic.partitions(), format!("topic {}", topic.name()));
-            let partitions = partitions(args, Some(made_with)).await?;
-            Ok((topic.into_source(), partitions))
+            Ok((
+                topic.into_source(),
+                partitions(args, Some(made_with)).await?,
+            ))
         }
         places::Source::JetStream(url) => {
             let url = places::with_subject(url, args.subject.as_deref());
             let stream = JetStream::connect(&url).await?;
             let name = format!("stream {}", stream.stream());
             let made_with = stream.partitions().map(|count| (count, name));
-            let partitions = partitions(args, made_with).await?;
-            Ok((stream.into_source(), partitions))
+            Ok((stream.into_source(), partitions(args, made_with).await?))
         }
     }
 }
@@ -240,7 +241,7 @@ async fn partitions(
 ) -> Result<Box<dyn PartitionSource>, Failure> {
     if let Some(file) = &args.partitions_file {
         let partitions = FilePartitions::new(file);
-        check_file(file, &partitions, made_with.as_ref()).await?;
+        check_file(file, &partitions, made_with).await?;
         return Ok(Box::new(partitions));
     }
     let count = match (args.partitions, made_with) {
@@ -264,7 +265,7 @@ async fn partitions(
 async fn check_file(
     file: &str,
     partitions: &FilePartitions,
-    made_with: Option<&(u32, String)>,
+    made_with: Option<(u32, String)>,
 ) -> Result<(), Failure> {
     let wrong = |why: String| Failure::usage(format!("--partitions-file {why}"));
     let listed = partitions
@@ -279,7 +280,7 @@ async fn check_file(
     let Some((count, name)) = made_with else {
         return Ok(());
     };
-    let there: BTreeSet<String> = (0..*count).map(|number| number.to_string()).collect();
+    let there: BTreeSet<String> = (0..count).map(|number| number.to_string()).collect();
     let id = |partition: &Partition| partition.id.to_string();
     match listed.iter().map(id).find(|id| !there.contains(id)) {
         None => Ok(()),

@@ -258,7 +258,6 @@ pub(crate) fn answer<T: DeserializeOwned>(payload: &[u8]) -> Result<T, Trouble> 
     }
 }
 
-/// Whether the server has said since then that it forbids this.
 pub(crate) fn forbidden(health: &Health, subject: &str, since: Instant) -> Option<Silence> {
     let quoted = format!("\"{subject}\"");
     let about_us = |text: &str| text.contains(&quoted) || text.contains("Subscription to \"_INBOX");

@@ -299,7 +299,9 @@ pub(super) fn error(trouble: Trouble) -> SourceError {
              the dead letters' subject, and to subscribe to _INBOX.>"
         )),
         Trouble::Silence(Silence::NotSent(why) | Silence::Open(why)) => unavailable(why),
-        Trouble::Silence(Silence::TooLarge(why)) => rejected(why),
+        Trouble::Silence(Silence::TooLarge(why)) => rejected(format!(
+            "the server takes no message of this size: {why}; raise its max_payload"
+        )),
         Trouble::Silence(Silence::Nobody) => {
             unavailable("no JetStream server answers at the moment")
         }

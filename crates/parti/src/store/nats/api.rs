@@ -8,9 +8,7 @@ use serde_json::json;
 
 use super::super::{Bytes, Error};
 use super::bucket::Bucket;
-pub(super) use crate::nats::link::{
-    ANSWER_WITHIN, Link, Refusal, Silence, Trouble, answer, code, forbidden,
-};
+pub(super) use crate::nats::link::{Link, Refusal, Silence, Trouble, answer, code};
 
 /// The last message of a subject.
 #[derive(Clone, Debug)]

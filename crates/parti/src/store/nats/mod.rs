@@ -26,7 +26,6 @@ mod feed;
 mod keys;
 mod known;
 mod target;
-mod volley;
 mod watch;
 mod write;
 

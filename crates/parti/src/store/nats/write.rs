@@ -27,7 +27,7 @@ use super::api::{Last, Link, Refusal, Silence, Trouble, code, not_permitted};
 use super::bucket::Bucket;
 use super::keys;
 use super::known::Known;
-use super::volley::Shot;
+use crate::nats::volley::Shot;
 
 /// How many writes that need a look are looked at together.
 const LOOKS: usize = 64;

@@ -16,8 +16,8 @@ use async_nats::{HeaderMap, Message, PublishErrorKind, StatusCode, Subject, Subs
 use futures_util::StreamExt;
 use tokio::time::timeout;
 
-use super::super::Bytes;
-use super::api::{ANSWER_WITHIN, Link, Silence, forbidden};
+use super::link::{ANSWER_WITHIN, Link, Silence, forbidden};
+use crate::store::Bytes;
 
 /// How many requests are on their way at once; the server refuses more than 10,000.
 const WINDOW: usize = 4096;
@@ -25,7 +25,7 @@ const WINDOW: usize = 4096;
 const WINDOW_BYTES: usize = 16 * 1024 * 1024;
 
 /// One request.
-pub(super) struct Shot {
+pub(crate) struct Shot {
     pub subject: String,
     pub headers: HeaderMap,
     pub payload: Bytes,
@@ -34,7 +34,7 @@ pub(super) struct Shot {
 impl Link {
     /// Sends all of them, and waits for all answers. Once an answer stays away, what was not sent
     /// yet is not sent any more, rather than to wait for one answer after the other.
-    pub(super) async fn volley(
+    pub(crate) async fn volley(
         &self,
         shots: impl Iterator<Item = Shot>,
     ) -> Vec<Result<Message, Silence>> {
