@@ -77,10 +77,10 @@ async fn server_restarted_in_a_rebalance(setup: Setup) {
             reports.iter().filter(claims).count() == 3
         })
         .await;
-    scene.server.restart();
+    scene.server().restart();
     let third = scene.started(third).await;
     scene.handles(third).await;
-    scene.server.restart();
+    scene.server().restart();
     scene.ledger.next_of_all(PARTITIONS, 3).await;
     publisher.stop().await;
     scene.ledger.drained().await;
@@ -94,7 +94,7 @@ async fn server_restarted_in_a_rebalance(setup: Setup) {
 /// Cut in the middle of deliveries, with replies held before: messages are sent into a dying link.
 async fn connection_cut(setup: Setup) {
     let mut scene = Scene::new(setup, PARTITIONS).await;
-    let mut proxy = Proxy::start(scene.server.address());
+    let mut proxy = Proxy::start(scene.server().address());
     let cut_off = scene.url_at(&proxy.address());
     let first = scene.start_with(&cut_off, |_, _| async { Ok(()) }).await;
     let second = scene.start().await;
