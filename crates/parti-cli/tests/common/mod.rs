@@ -39,6 +39,8 @@ pub type Line = (usize, Value);
 pub struct Group {
     folder: TempDir,
     store: String,
+    /// The flags that name the source.
+    source: Vec<String>,
     heard: Arc<Heard>,
     workers: Vec<Child>,
     produced: u64,
@@ -68,19 +70,38 @@ impl Group {
 
     /// A group on any store, with its settings.
     pub fn on(store: &str, config: &str, partitions: u32) -> Self {
+        Self::with(
+            store,
+            &["--source", "log:log", "--topic", "t"],
+            config,
+            &[],
+            partitions,
+        )
+    }
+
+    /// A group on any store and source; the source is made with these flags, too.
+    pub fn with(
+        store: &str,
+        source: &[&str],
+        config: &str,
+        making: &[&str],
+        partitions: u32,
+    ) -> Self {
         let folder = tempfile::tempdir().expect("a folder");
         std::fs::write(folder.path().join("config.yaml"), config).expect("written");
         let group = Self {
             folder,
             store: store.to_owned(),
+            source: source.iter().map(|flag| (*flag).to_owned()).collect(),
             heard: Arc::default(),
             workers: Vec::new(),
             produced: 0,
         };
         let partitions = partitions.to_string();
         let made = parti(group.folder.path())
-            .args(["topic", "create", "--source", "log:log", "--topic", "t"])
-            .args(["--partitions", &partitions])
+            .args(["topic", "create", "--partitions", &partitions])
+            .args(&group.source)
+            .args(making)
             .status();
         assert!(made.expect("runs").success());
         group
@@ -94,7 +115,8 @@ impl Group {
     /// Appends so many messages, each of which ends with this.
     pub fn produce_with(&mut self, count: u64, tail: &str) {
         let mut producer = parti(self.folder.path())
-            .args(["produce", "--source", "log:log", "--topic", "t"])
+            .arg("produce")
+            .args(&self.source)
             .stdin(Stdio::piped())
             .stdout(Stdio::null())
             .spawn()
@@ -112,16 +134,25 @@ impl Group {
     pub fn consumer(&self) -> Command {
         let mut command = parti(self.folder.path());
         command
-            .args(["consume", "--store", &self.store, "--source", "log:log"])
-            .args(["--topic", "t", "--group", "g", "--config", "config.yaml"]);
+            .args(["consume", "--store", &self.store, "--group", "g"])
+            .args(["--config", "config.yaml"])
+            .args(&self.source);
         command
     }
 
-    /// The group as `parti status` shows it.
+    /// The group as `parti status` shows it, once there is one.
     pub fn status(&self) -> Option<Value> {
         let status = parti(self.folder.path())
-            .args(["status", "--store", &self.store, "--source", "log:log"])
-            .args(["--topic", "t", "--group", "g", "-o", "json"])
+            .args([
+                "status",
+                "--store",
+                &self.store,
+                "--group",
+                "g",
+                "-o",
+                "json",
+            ])
+            .args(&self.source)
             .output()
             .expect("runs");
         serde_json::from_slice(&status.stdout).ok()
@@ -149,6 +180,19 @@ impl Group {
         });
         self.workers.push(child);
         index
+    }
+
+    /// Waits until `parti status` shows what is wanted.
+    pub fn until_status(&self, what: &str, wanted: impl Fn(&Value) -> bool) {
+        let began = std::time::Instant::now();
+        loop {
+            let status = self.status();
+            if status.as_ref().is_some_and(&wanted) {
+                return;
+            }
+            assert!(began.elapsed() < PATIENCE, "{what} never came: {status:?}");
+            std::thread::sleep(Duration::from_millis(100));
+        }
     }
 
     /// Sends a worker a signal.

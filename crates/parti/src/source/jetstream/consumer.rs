@@ -31,6 +31,9 @@ pub(super) const WORKER: &str = "parti.worker";
 /// The server can rewind a consumer from this version on.
 const RESETS: (u32, u32) = (2, 14);
 
+/// From this share of `subject_cap` on, updates come with a warning.
+const NEAR_CAP: f64 = 0.9;
+
 /// What an update must not change, and a durable of ours always has.
 const FIXED: [&str; 7] = [
     "durable_name",
@@ -220,6 +223,7 @@ impl Consumer {
             // It would get the whole stream.
             return Err(rejected("an empty filter is never sent"));
         }
+        self.warn_near_cap(filters.len());
         let name = self.settings.name(&worker);
         let there = self.api.consumer_info(&name).await?;
         if let Some(info) = &there {
@@ -252,6 +256,17 @@ impl Consumer {
                 Err(self.who_has(&name, &filters).await?)
             }
             Err(trouble) => Err(error(trouble)),
+        }
+    }
+
+    fn warn_near_cap(&self, subjects: usize) {
+        let cap = self.settings.jetstream.subject_cap;
+        if subjects as f64 >= f64::from(cap) * NEAR_CAP {
+            tracing::warn!(
+                subjects,
+                cap,
+                "the durable is near its cap of subjects; add workers or raise jetstream.subject_cap"
+            );
         }
     }
 
