@@ -203,13 +203,18 @@ impl Group {
 
     /// Waits until what was heard is as wanted.
     pub fn until(&self, what: &str, wanted: impl Fn(&[Line]) -> bool) {
+        let came = self.comes(PATIENCE, wanted);
+        assert!(came, "{what} never came: {:#?}", self.lines());
+    }
+
+    /// Waits until what was heard is as wanted, but not for longer.
+    pub fn comes(&self, within: Duration, wanted: impl Fn(&[Line]) -> bool) -> bool {
         let lines = self.heard.lines.lock().expect("no panic");
         let waited = self
             .heard
             .more
-            .wait_timeout_while(lines, PATIENCE, |lines| !wanted(lines));
-        let (lines, timeout) = waited.expect("no panic");
-        assert!(!timeout.timed_out(), "{what} never came: {lines:#?}");
+            .wait_timeout_while(lines, within, |lines| !wanted(lines));
+        !waited.expect("no panic").1.timed_out()
     }
 
     /// Waits until everything produced was handled.
