@@ -21,11 +21,12 @@ use tokio::task::JoinHandle;
 
 use crate::ledger::{Ledger, PATIENCE};
 
-/// Settings with short times, long enough for a slow machine.
+/// Settings with short times, except for those after which somebody is taken for dead: that must
+/// not happen by itself, however busy the machine.
 pub const CONFIG: &str = "\
 heartbeat_interval: 500ms
-heartbeat_ttl: 5s
-worker_id_ttl: 5s
+heartbeat_ttl: 60s
+worker_id_ttl: 60s
 planned_scale_window: 500ms
 cold_start_window: 5s
 settle_time: 500ms

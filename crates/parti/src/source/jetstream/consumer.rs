@@ -13,7 +13,7 @@
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use parti_core::codec::Template;
+use parti_core::codec::{self, Template};
 use parti_core::config::{AckMode, JetStreamConfig};
 use parti_core::ids::{PartitionId, WorkerId};
 use parti_core::io::{ConsumerState, Retention};
@@ -64,7 +64,8 @@ pub(super) struct Settings {
 impl Settings {
     /// The name of a worker's durable.
     pub fn name(&self, worker: &WorkerId) -> String {
-        format!("{}-{}-{worker}", self.jetstream.consumer_prefix, self.group)
+        let group = codec::escape(&self.group);
+        format!("{}-{group}-{worker}", self.jetstream.consumer_prefix)
     }
 
     /// A new durable. `start`: where it begins; the beginning of the stream if none is given.
@@ -400,6 +401,14 @@ mod tests {
 
     fn filters(subjects: &[&str]) -> BTreeSet<String> {
         subjects.iter().map(|subject| (*subject).into()).collect()
+    }
+
+    #[test]
+    fn a_group_of_any_name_has_a_durable_of_a_safe_one() {
+        let mut odd = settings(Retention::Limits);
+        odd.group = "a.b >*/c".into();
+        let name = odd.name(&WorkerId::new("worker-3"));
+        assert_eq!(name, "parti-a=2Eb=20=3E=2A=2Fc-worker-3");
     }
 
     #[test]
