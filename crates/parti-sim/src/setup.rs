@@ -159,6 +159,14 @@ impl Setup {
             config.worker_id_max = config.worker_id_min + ids - 1;
         }
         let killers = u64::from(matches!(class, Class::Mixed) && rng.chance(0.1));
+        if source != SourceKind::Stream(Retention::WorkQueue)
+            && class != Class::StoreLoss
+            && killers == 0
+        {
+            // From lots of its own, so that what a seed stood for before stays as it was.
+            let mut lots = Rng::new(seed ^ 0x7061_7274_6921_0005);
+            config.processing.reliable = !lots.chance(0.06);
+        }
         let slow = if class != Class::Outage && rng.chance(0.3) {
             0.01
         } else {
@@ -203,7 +211,7 @@ impl Setup {
     pub fn summary(&self) -> String {
         let config = &self.config;
         format!(
-            "{:?}, {:?}, {:?}, {:?} order, {:?} acks, {} workers, {} partitions, {} killers",
+            "{:?}, {:?}, {:?}, {:?} order, {:?} acks, {} workers, {} partitions, {} killers{}",
             self.class,
             config.coordination,
             self.source,
@@ -211,7 +219,12 @@ impl Setup {
             config.jetstream.ack,
             self.initial,
             self.partitions.len(),
-            self.traffic.killers
+            self.traffic.killers,
+            if config.processing.reliable {
+                ""
+            } else {
+                ", keeps nothing"
+            }
         )
     }
 
@@ -402,6 +415,13 @@ fn draw_jetstream(rng: &mut Rng, config: &mut Config) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn some_groups_keep_nothing() {
+        let setups = (0..300).map(Setup::of);
+        let keeping_nothing = setups.filter(|setup| !setup.config.processing.reliable);
+        assert!((5..30).contains(&keeping_nothing.count()));
+    }
 
     #[test]
     fn a_setup_survives_a_file() {

@@ -19,6 +19,12 @@ pub trait PartitionSource: fmt::Debug + Send + Sync + 'static {
     /// All partitions there are. A failed listing leaves the last list in force.
     async fn list(&self) -> Result<Vec<Partition>, HandlerError>;
 
+    /// The same list, sorted, and refused if it has duplicates. A source that has it in this form
+    /// shares it, so that many workers of one process do not have a copy each.
+    async fn shared(&self) -> Result<Arc<[Partition]>, HandlerError> {
+        Ok(parti_core::partition::list(self.list().await?)?)
+    }
+
     /// Tells when the list may have changed. By default only a refresh does.
     fn changes(&self) -> BoxStream<'static, ()> {
         stream::pending().boxed()
@@ -45,6 +51,10 @@ impl StaticPartitions {
 impl PartitionSource for StaticPartitions {
     async fn list(&self) -> Result<Vec<Partition>, HandlerError> {
         Ok(self.0.to_vec())
+    }
+
+    async fn shared(&self) -> Result<Arc<[Partition]>, HandlerError> {
+        Ok(self.0.clone())
     }
 }
 
@@ -127,6 +137,10 @@ impl PartitionSource for StoredPartitions {
 impl PartitionSource for Box<dyn PartitionSource> {
     async fn list(&self) -> Result<Vec<Partition>, HandlerError> {
         self.as_ref().list().await
+    }
+
+    async fn shared(&self) -> Result<Arc<[Partition]>, HandlerError> {
+        self.as_ref().shared().await
     }
 
     fn changes(&self) -> BoxStream<'static, ()> {

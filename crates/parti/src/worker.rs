@@ -28,7 +28,7 @@ enum Kind {
     Log(Arc<dyn Source>),
     /// Behind one durable consumer per worker.
     #[cfg(feature = "nats")]
-    Stream(JetStream),
+    Stream(Box<JetStream>),
 }
 
 /// Settings of a worker that is to be started.
@@ -151,7 +151,7 @@ impl IntoSource for Arc<dyn Source> {
 #[cfg(feature = "nats")]
 impl IntoSource for JetStream {
     fn into_source(self) -> AnySource {
-        AnySource(Kind::Stream(self))
+        AnySource(Kind::Stream(Box::new(self)))
     }
 }
 

@@ -2,21 +2,53 @@
 #![cfg(feature = "sqlite")]
 
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use futures_util::StreamExt;
-use parti::core::ids::{Epoch, PartitionId};
+use parti::core::ids::{Epoch, PartitionId, WorkerId};
 use parti::core::io::{Expect, Scope, WatchEvent, Write, WriteOutcome};
 use parti::core::key::Key;
-use parti::core::record::{PartitionRecord, Record};
+use parti::core::record::{PartitionRecord, Record, SessionStatus};
 use parti::source::log::{Log, NewRecord, Topic, TopicSettings};
-use parti::store::{GroupChange, GroupStore, Store};
-use parti::{Config, HandlerError, Message, Offset, StaticPartitions, Worker, store};
+use parti::store::{self, GroupChange, GroupStore, Store};
+use parti::{Config, HandlerError, Message, Offset, StaticPartitions, Worker};
 use tokio::sync::mpsc;
 
 /// What does not come within this time never will. A guard: nothing is measured against it.
 const PATIENCE: Duration = Duration::from_secs(180);
+
+/// A store that remembers every write.
+#[derive(Debug)]
+struct Recording {
+    inner: Arc<dyn Store>,
+    writes: Mutex<Vec<store::Write>>,
+}
+
+#[parti::async_trait]
+impl Store for Recording {
+    fn name(&self) -> &str {
+        self.inner.name()
+    }
+
+    async fn read(&self, key: &str) -> Result<Option<store::Entry>, store::Error> {
+        self.inner.read(key).await
+    }
+
+    async fn list(&self, scope: &store::Scope) -> Result<Vec<store::Entry>, store::Error> {
+        self.inner.list(scope).await
+    }
+
+    async fn write(&self, batch: Vec<store::Write>) -> Vec<Result<store::Revision, store::Error>> {
+        let mut written = batch.clone();
+        self.writes.lock().expect("no panic").append(&mut written);
+        self.inner.write(batch).await
+    }
+
+    fn watch(&self, scope: store::Scope) -> store::Watch {
+        self.inner.watch(scope)
+    }
+}
 
 struct Place {
     _folder: tempfile::TempDir,
@@ -181,5 +213,109 @@ async fn a_new_subscription_starts_at_the_latest_message_unless_told_otherwise()
     place.produce(4..6).await;
     assert_eq!(next(&mut offsets).await, 4);
     assert_eq!(next(&mut offsets).await, 5);
+    worker.stop().await.expect("stops");
+}
+
+/// Every write to the partition's record so far, by who owns it then.
+fn written(recording: &Recording) -> Vec<Option<String>> {
+    let key = Key::Partition(PartitionId::new("0"));
+    let writes = recording.writes.lock().expect("no panic");
+    let to_partitions = writes
+        .iter()
+        .filter(|write| write.key.starts_with("partitions/"));
+    let owner = |write: &store::Write| {
+        let bytes = write.value.as_ref().expect("a record is never deleted");
+        let Record::Partition(record) = Record::decode(&key, bytes) else {
+            panic!("a partition record, not {write:?}");
+        };
+        assert_eq!(record.start, Offset(0), "where the first take started");
+        assert_eq!((record.offset, record.begun), (None, None), "{write:?}");
+        assert!(record.done_above.is_empty(), "{write:?}");
+        record.owner.as_ref().map(|(owner, _)| owner.to_string())
+    };
+    to_partitions.map(owner).collect()
+}
+
+#[tokio::test]
+async fn non_reliable_writes_nothing() {
+    let mut place = Place::new().await;
+    let recording = Arc::new(Recording {
+        inner: place.store.clone(),
+        writes: Mutex::default(),
+    });
+    place.store = recording.clone();
+    place.produce(0..5).await;
+    let mut keeps_nothing = config("50ms", "earliest");
+    keeps_nothing.processing.reliable = false;
+    let (worker, mut offsets) = place.consume(keeps_nothing.clone()).await;
+    for offset in 0..5 {
+        assert_eq!(next(&mut offsets).await, offset);
+    }
+    worker.flush();
+    worker.stop().await.expect("stops");
+    // It took and released, and wrote nothing else, and nothing of its progress.
+    let me = Some("worker-0".to_owned());
+    assert_eq!(written(&recording), [me.clone(), None]);
+    // So a new process starts at the start position again.
+    let (worker, mut offsets) = place.consume(keeps_nothing).await;
+    for offset in 0..5 {
+        assert_eq!(next(&mut offsets).await, offset);
+    }
+    worker.stop().await.expect("stops");
+    assert_eq!(written(&recording), [me.clone(), None, me, None]);
+}
+
+#[tokio::test]
+async fn non_reliable_continues_in_memory_while_the_process_lives() {
+    let place = Place::new().await;
+    place.produce(0..5).await;
+    let mut keeps_nothing = config("50ms", "earliest");
+    keeps_nothing.processing.reliable = false;
+    keeps_nothing.heartbeat_interval = Duration::from_millis(100);
+    let (worker, mut offsets) = place.consume(keeps_nothing).await;
+    for offset in 0..5 {
+        assert_eq!(next(&mut offsets).await, offset);
+    }
+    // Somebody ends its session: it notices, comes back, and takes the partition again.
+    let key = Key::Worker(WorkerId::new("worker-0"));
+    let ended = async {
+        loop {
+            let found = place.group().read(&key).await.expect("read");
+            let found = found.expect("its session");
+            let Record::Worker(session) = &found.record else {
+                panic!("a session, not {found:?}");
+            };
+            let mut session = (**session).clone();
+            session.status = SessionStatus::Evicted;
+            let write = Write {
+                key: key.clone(),
+                expect: Expect::At(found.revision),
+                value: Some(Record::Worker(Arc::new(session))),
+            };
+            if let [WriteOutcome::Done(_)] = place.group().write(&[write]).await[..] {
+                return;
+            }
+        }
+    };
+    let ended = tokio::time::timeout(PATIENCE, ended).await;
+    ended.expect("the session never ended");
+    let partition = Key::Partition(PartitionId::new("0"));
+    let again = async {
+        loop {
+            let found = place.group().read(&partition).await.expect("read");
+            let taken = matches!(&found, Some(stored) if matches!(&stored.record,
+                Record::Partition(record) if record.owner.is_some() && record.epoch == Epoch(2)));
+            if taken {
+                return;
+            }
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    let again = tokio::time::timeout(PATIENCE, again).await;
+    again.expect("it never came back");
+    place.produce(5..8).await;
+    for offset in 5..8 {
+        assert_eq!(next(&mut offsets).await, offset);
+    }
     worker.stop().await.expect("stops");
 }

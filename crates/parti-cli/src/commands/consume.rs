@@ -9,14 +9,14 @@ use base64::engine::general_purpose::STANDARD;
 use clap::ValueEnum;
 use parti::source::JetStream;
 use parti::{
-    AnySource, Config, FilePartitions, Handler, HandlerError, IntoSource, Message, Partition,
-    PartitionSource, Report, StaticPartitions, Worker,
+    AnySource, Config, FilePartitions, Handler, HandlerError, IntoSource, Message, Observer,
+    Partition, PartitionSource, Report, StaticPartitions, Worker,
 };
 use rustix::process::{Pid, Signal, kill_process_group};
 use serde_json::{Value, json};
 use tokio::io::AsyncWriteExt;
 use tokio::process::Command;
-use tokio::sync::watch;
+use tokio::sync::{mpsc, watch};
 
 use crate::exit::{CODES, Failure};
 use crate::lines::{LineSender, Lines, timed};
@@ -60,6 +60,10 @@ pub struct Args {
     /// Where a new group starts: latest, earliest, an offset, or a time such as 2026-01-31T12:00:00Z
     #[arg(long, value_name = "POSITION")]
     start: Option<String>,
+    /// Whether progress is written down: true or false. With false, nothing is kept once the process
+    /// ends, and whoever takes a partition over begins at --start
+    #[arg(long, value_name = "BOOL")]
+    reliable: Option<bool>,
     /// How partitions are spread: consistent_hash, round_robin or fair_share
     #[arg(long)]
     strategy: Option<String>,
@@ -100,9 +104,14 @@ pub async fn run(args: Args) -> Result<(), Failure> {
     let (failed, mut failure) = watch::channel(None);
     let lines = Lines::start(failed.clone())?;
     let last_words = Printer::new(&args, &lines);
+    let limit = config.shutdown_timeout;
+    let (alive, mut gone) = mpsc::channel(1);
     let worker = {
         let printer = last_words.clone();
-        let observer = printer.clone();
+        let observer = Watching {
+            printer: printer.clone(),
+            _alive: alive,
+        };
         let handler = Printing {
             exec: args.exec.clone(),
             printer: printer.clone(),
@@ -110,16 +119,22 @@ pub async fn run(args: Args) -> Result<(), Failure> {
         };
         let mut builder = Worker::builder(&args.group, store, source, partitions)
             .config(config)
-            .observer(move |report: &Report| observer.report(report));
+            .observer(observer);
         if let Some(number) = args.number {
             builder = builder.preferred_number(number);
         }
         let start = builder.start(handler);
         tokio::select! {
             started = start => started?,
-            // Dropping the start gives the id back, in the background; give it a moment.
+            // Dropping the start gives the id back, in the background.
             () = endings.next() => {
-                tokio::time::sleep(std::time::Duration::from_millis(500)).await;
+                tokio::select! {
+                    _ = gone.recv() => {}
+                    () = tokio::time::sleep(limit) => {}
+                    () = endings.next() => {}
+                }
+                last_words.event(json!({"event": "stopped", "error": null}));
+                lines.finish();
                 return Ok(());
             }
         }
@@ -198,6 +213,9 @@ fn settings(args: &Args) -> Result<Config, Failure> {
     }
     if args.start.is_some() {
         config.processing.start = flags.processing.start;
+    }
+    if let Some(reliable) = args.reliable {
+        config.processing.reliable = reliable;
     }
     for hint in config.hints() {
         if hint.applies == parti::core::config::HintFor::Any {
@@ -288,6 +306,19 @@ async fn check_file(
             "{file}: {name} has no partition {id:?}; its partitions are 0 to {}",
             count.saturating_sub(1)
         ))),
+    }
+}
+
+/// Prints what a worker says. Lives as long as the worker does: whoever waits for the other end
+/// waits for its goodbye.
+struct Watching {
+    printer: Printer,
+    _alive: mpsc::Sender<()>,
+}
+
+impl Observer for Watching {
+    fn observe(&self, report: &Report) {
+        self.printer.report(report);
     }
 }
 

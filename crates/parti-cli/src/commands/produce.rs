@@ -82,7 +82,7 @@ pub async fn run(args: Args) -> Result<(), Failure> {
 /// Where messages go.
 enum Target {
     Log(Topic),
-    Stream(JetStream, Producer),
+    Stream(Box<Producer>),
 }
 
 /// A message, and its key.
@@ -109,8 +109,7 @@ impl Target {
                     }
                     None => JetStream::connect(&url).await?,
                 };
-                let producer = stream.producer()?;
-                Ok(Target::Stream(stream, producer))
+                Ok(Target::Stream(Box::new(stream.producer()?)))
             }
         }
     }
@@ -118,7 +117,7 @@ impl Target {
     fn name(&self) -> &str {
         match self {
             Target::Log(topic) => topic.name(),
-            Target::Stream(stream, _) => stream.stream(),
+            Target::Stream(producer) => producer.stream(),
         }
     }
 
@@ -133,7 +132,7 @@ impl Target {
                 });
                 topic.append(records.collect()).await?;
             }
-            Target::Stream(_, producer) => {
+            Target::Stream(producer) => {
                 let messages = lines.into_iter().map(|line| NewMessage {
                     key: line.key,
                     payload: line.payload,

@@ -39,6 +39,8 @@ pub type Line = (usize, Value);
 pub struct Group {
     folder: TempDir,
     store: String,
+    /// The flags that name the source.
+    source: Vec<String>,
     heard: Arc<Heard>,
     workers: Vec<Child>,
     produced: u64,
@@ -68,19 +70,38 @@ impl Group {
 
     /// A group on any store, with its settings.
     pub fn on(store: &str, config: &str, partitions: u32) -> Self {
+        Self::with(
+            store,
+            &["--source", "log:log", "--topic", "t"],
+            config,
+            &[],
+            partitions,
+        )
+    }
+
+    /// A group on any store and source; the source is made with these flags, too.
+    pub fn with(
+        store: &str,
+        source: &[&str],
+        config: &str,
+        making: &[&str],
+        partitions: u32,
+    ) -> Self {
         let folder = tempfile::tempdir().expect("a folder");
         std::fs::write(folder.path().join("config.yaml"), config).expect("written");
         let group = Self {
             folder,
             store: store.to_owned(),
+            source: source.iter().map(|flag| (*flag).to_owned()).collect(),
             heard: Arc::default(),
             workers: Vec::new(),
             produced: 0,
         };
         let partitions = partitions.to_string();
         let made = parti(group.folder.path())
-            .args(["topic", "create", "--source", "log:log", "--topic", "t"])
-            .args(["--partitions", &partitions])
+            .args(["topic", "create", "--partitions", &partitions])
+            .args(&group.source)
+            .args(making)
             .status();
         assert!(made.expect("runs").success());
         group
@@ -88,41 +109,60 @@ impl Group {
 
     /// Appends so many messages.
     pub fn produce(&mut self, count: u64) {
+        self.produce_with(count, "");
+    }
+
+    /// Appends so many messages, each of which ends with this.
+    pub fn produce_with(&mut self, count: u64, tail: &str) {
         let mut producer = parti(self.folder.path())
-            .args(["produce", "--source", "log:log", "--topic", "t"])
+            .arg("produce")
+            .args(&self.source)
             .stdin(Stdio::piped())
             .stdout(Stdio::null())
             .spawn()
             .expect("runs");
         let mut input = producer.stdin.take().expect("piped");
         for number in self.produced..self.produced + count {
-            writeln!(input, "message {number}").expect("written");
+            writeln!(input, "message {number}{tail}").expect("written");
         }
         drop(input);
         assert!(producer.wait().expect("ended").success());
         self.produced += count;
     }
 
-    /// Starts a worker.
-    pub fn consume(&mut self) -> usize {
-        let mut child = parti(self.folder.path())
+    /// A worker that is not started yet.
+    pub fn consumer(&self) -> Command {
+        let mut command = parti(self.folder.path());
+        command
+            .args(["consume", "--store", &self.store, "--group", "g"])
+            .args(["--config", "config.yaml"])
+            .args(&self.source);
+        command
+    }
+
+    /// The group as `parti status` shows it, once there is one.
+    pub fn status(&self) -> Option<Value> {
+        let status = parti(self.folder.path())
             .args([
-                "consume",
+                "status",
                 "--store",
-                "sqlite:group.db",
-                "--source",
-                "log:log",
-            ])
-            .args([
-                "--topic",
-                "t",
+                &self.store,
                 "--group",
                 "g",
-                "--config",
-                "config.yaml",
                 "-o",
-                "jsonl",
+                "json",
             ])
+            .args(&self.source)
+            .output()
+            .expect("runs");
+        serde_json::from_slice(&status.stdout).ok()
+    }
+
+    /// Starts a worker.
+    pub fn consume(&mut self) -> usize {
+        let mut child = self
+            .consumer()
+            .args(["-o", "jsonl"])
             .stdout(Stdio::piped())
             .spawn()
             .expect("runs");
@@ -142,6 +182,19 @@ impl Group {
         index
     }
 
+    /// Waits until `parti status` shows what is wanted.
+    pub fn until_status(&self, what: &str, wanted: impl Fn(&Value) -> bool) {
+        let began = std::time::Instant::now();
+        loop {
+            let status = self.status();
+            if status.as_ref().is_some_and(&wanted) {
+                return;
+            }
+            assert!(began.elapsed() < PATIENCE, "{what} never came: {status:?}");
+            std::thread::sleep(Duration::from_millis(100));
+        }
+    }
+
     /// Sends a worker a signal.
     pub fn signal(&self, worker: usize, signal: Signal) {
         let pid = i32::try_from(self.workers[worker].id()).expect("a pid");
@@ -150,13 +203,18 @@ impl Group {
 
     /// Waits until what was heard is as wanted.
     pub fn until(&self, what: &str, wanted: impl Fn(&[Line]) -> bool) {
+        let came = self.comes(PATIENCE, wanted);
+        assert!(came, "{what} never came: {:#?}", self.lines());
+    }
+
+    /// Waits until what was heard is as wanted, but not for longer.
+    pub fn comes(&self, within: Duration, wanted: impl Fn(&[Line]) -> bool) -> bool {
         let lines = self.heard.lines.lock().expect("no panic");
         let waited = self
             .heard
             .more
-            .wait_timeout_while(lines, PATIENCE, |lines| !wanted(lines));
-        let (lines, timeout) = waited.expect("no panic");
-        assert!(!timeout.timed_out(), "{what} never came: {lines:#?}");
+            .wait_timeout_while(lines, within, |lines| !wanted(lines));
+        !waited.expect("no panic").1.timed_out()
     }
 
     /// Waits until everything produced was handled.

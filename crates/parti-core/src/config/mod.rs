@@ -180,6 +180,9 @@ settings! {
         pub suspicion_successes: u32 = 3,
         /// Where a new subscription starts.
         pub start: StartPosition = StartPosition::Latest,
+        /// Whether progress is written to the store. If not, a worker keeps its progress in memory,
+        /// and whoever else takes a partition begins at `start`.
+        pub reliable: bool = true,
     }
 }
 

@@ -74,6 +74,23 @@ impl Setting for u32 {
     }
 }
 
+impl Setting for bool {
+    fn read(&mut self, at: &str, value: &Value, reading: &mut Reading) {
+        match value {
+            Value::Bool(yes) => *self = *yes,
+            _ => reading.refuse(at, value, kind(value), "give true or false, without quotes"),
+        }
+    }
+
+    fn write(&self) -> Written {
+        Written::Leaf(json!(self))
+    }
+
+    fn schema(&self) -> Value {
+        json!({ "type": "boolean" })
+    }
+}
+
 impl Setting for f64 {
     fn read(&mut self, at: &str, value: &Value, reading: &mut Reading) {
         match value.as_f64() {

@@ -57,10 +57,10 @@ impl Cluster {
         install::nats(&options.version)?;
         try_thrice(|| {
             let mut cluster = Self::prepare(options, nodes)?;
+            // One after the other: nodes that dial each other at the same moment drop a connection
+            // on either side, after which 2.10 sometimes never finds a leader.
             for node in &mut cluster.nodes {
                 node.spawn()?;
-            }
-            for node in &mut cluster.nodes {
                 node.wait_until_ready()?;
             }
             cluster.try_wait_until_ready()?;

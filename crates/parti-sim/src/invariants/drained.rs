@@ -17,6 +17,10 @@ impl Invariant for Drained {
         "lag is drained in the end"
     }
 
+    fn needs_checkpoints(&self) -> bool {
+        true
+    }
+
     fn settled(&self, facts: &Facts) -> Verdict {
         for (proc, known) in facts
             .procs

@@ -29,6 +29,10 @@ impl Invariant for ExactStart {
         "a new owner starts one past the checkpoint"
     }
 
+    fn needs_checkpoints(&self) -> bool {
+        true
+    }
+
     fn see(&mut self, facts: &Facts, seen: &Seen<'_>) -> Verdict {
         if let Some((proc, id, before, after)) = partition_write(seen) {
             let taken = before.is_none_or(|before| before.epoch < after.epoch);
@@ -154,6 +158,11 @@ fn same_progress(
 }
 
 fn first_start(facts: &Facts, id: &PartitionId, after: &PartitionRecord) -> Verdict {
+    not_past_start(facts, id, after.start)
+}
+
+/// A start that was resolved some time ago is not later than the start position is now.
+pub(super) fn not_past_start(facts: &Facts, id: &PartitionId, start: Offset) -> Verdict {
     let Some(index) = facts.setup.index_of(id) else {
         return Ok(());
     };
@@ -167,10 +176,10 @@ fn first_start(facts: &Facts, id: &PartitionId, after: &PartitionRecord) -> Verd
         StartPosition::Offset(offset) => first.map(|first| first.max(Offset(offset))),
         StartPosition::Latest | StartPosition::Time(_) => Some(facts.end_of(index).max(Offset(1))),
     };
-    match latest.filter(|latest| after.start > *latest) {
+    match latest.filter(|latest| start > *latest) {
         Some(latest) => Err(format!(
-            "partition {id} starts at {}, later than {latest}, with {:?} asked for",
-            after.start, facts.setup.config.processing.start
+            "partition {id} starts at {start}, later than {latest}, with {:?} asked for",
+            facts.setup.config.processing.start
         )),
         None => Ok(()),
     }

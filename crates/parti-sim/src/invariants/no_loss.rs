@@ -12,6 +12,10 @@ impl Invariant for NoLoss {
         "no loss"
     }
 
+    fn needs_checkpoints(&self) -> bool {
+        true
+    }
+
     fn settled(&self, facts: &Facts) -> Verdict {
         for (partition, known) in facts.setup.partitions.iter().zip(&facts.partitions) {
             let Some(start) = known.start else {

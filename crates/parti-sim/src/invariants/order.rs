@@ -16,6 +16,10 @@ impl Invariant for Order {
         "order within a partition"
     }
 
+    fn needs_checkpoints(&self) -> bool {
+        true
+    }
+
     fn see(&mut self, facts: &Facts, seen: &Seen<'_>) -> Verdict {
         let Seen::Acted {
             proc,

@@ -43,6 +43,10 @@ impl Invariant for PoisonEnds {
         "a process-killing message ends in the dead letters"
     }
 
+    fn needs_checkpoints(&self) -> bool {
+        true
+    }
+
     fn see(&mut self, facts: &Facts, seen: &Seen<'_>) -> Verdict {
         if facts.setup.traffic.killers == 0 {
             return Ok(());

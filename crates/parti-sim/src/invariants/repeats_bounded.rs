@@ -24,6 +24,10 @@ impl Invariant for RepeatsBounded {
         "repeats after a crash are bounded by the flush interval"
     }
 
+    fn needs_checkpoints(&self) -> bool {
+        true
+    }
+
     fn see(&mut self, facts: &Facts, seen: &Seen<'_>) -> Verdict {
         let Seen::Acted {
             proc,

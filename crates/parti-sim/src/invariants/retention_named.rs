@@ -26,6 +26,10 @@ impl Invariant for RetentionNamed {
         "what retention overtook is named"
     }
 
+    fn needs_checkpoints(&self) -> bool {
+        true
+    }
+
     fn see(&mut self, facts: &Facts, seen: &Seen<'_>) -> Verdict {
         self.partitions
             .resize(facts.setup.partitions.len(), Known::default());

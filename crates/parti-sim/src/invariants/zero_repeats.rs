@@ -16,6 +16,10 @@ impl Invariant for ZeroRepeats {
         "zero repeats on a graceful move"
     }
 
+    fn needs_checkpoints(&self) -> bool {
+        true
+    }
+
     fn see(&mut self, facts: &Facts, seen: &Seen<'_>) -> Verdict {
         let Seen::Acted {
             proc,

@@ -384,10 +384,9 @@ impl Driver {
     fn list_partitions(&self) {
         let (partitions, limit) = (self.partitions.clone(), self.limit);
         self.spawn(async move {
-            let listed = tokio::time::timeout(limit, caught(partitions.list())).await;
+            let listed = tokio::time::timeout(limit, caught(partitions.shared())).await;
             Event::Partitions(match listed {
-                Ok(Ok(Ok(list))) => parti_core::partition::list(list)
-                    .map_err(|problems| problems.to_string().into()),
+                Ok(Ok(Ok(list))) => Ok(list),
                 Ok(Ok(Err(error))) => Err(error.to_string().into()),
                 Ok(Err(panic)) => Err(format!("the listing panicked: {panic}").into()),
                 Err(_) => Err(format!("no answer within {limit:?}").into()),

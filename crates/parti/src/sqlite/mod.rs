@@ -308,11 +308,20 @@ fn connect(path: &Path, layout: &Layout) -> Result<(Connection, Arc<AtomicU64>),
              PRAGMA journal_size_limit = 16777216; PRAGMA cell_size_check = ON;",
         )
         .map_err(fault)?;
-    if content == Content::Nothing {
-        create(&mut connection, layout)
-            .map_err(fault)?
-            .accept(path, layout)?;
-        make_name_durable(path);
+    match content {
+        Content::Nothing => {
+            create(&mut connection, layout)
+                .map_err(fault)?
+                .accept(path, layout)?;
+            make_name_durable(path);
+        }
+        // A file that was not in WAL mode, such as a copy made by VACUUM INTO, gets its companions
+        // with the first look after the change.
+        Content::Marked { .. } => {
+            connection
+                .query_row("SELECT count(*) FROM sqlite_schema", [], |_| Ok(()))
+                .map_err(fault)?;
+        }
     }
     Ok((connection, patience))
 }

@@ -20,7 +20,7 @@ use parti_core::io::{self, StoreError, WriteOutcome};
 use parti_core::key::{Key, Prefix};
 use parti_core::record::Record;
 
-use super::{Change, Entry, Error, Revision, Scope, Store, Write};
+use super::{Bytes, Change, Entry, Error, MAX_VALUE, Revision, Scope, Store, Write};
 
 type Listener = dyn Fn(&Error) + Send + Sync;
 
@@ -123,16 +123,21 @@ impl GroupStore {
             expect: write.expect,
             value: write.value.as_ref().map(|record| record.encode().into()),
         });
-        let outcomes = self.store.write(batch.collect()).await;
+        let batch: Vec<Write> = batch.collect();
+        let sizes: Vec<usize> = batch.iter().map(size).collect();
+        let outcomes = self.store.write(batch).await;
+        let outcomes = outcomes.into_iter().zip(sizes);
         writes
             .iter()
             .zip(outcomes)
-            .map(|(write, outcome)| match self.noted(outcome) {
-                Ok(revision) => WriteOutcome::Done(revision),
-                Err(Error::Conflict { current }) => {
-                    WriteOutcome::Conflict(current.map(|entry| stored(write.key.clone(), &entry)))
+            .map(|(write, (outcome, size))| {
+                match self.noted(explained(outcome, &write.key, size)) {
+                    Ok(revision) => WriteOutcome::Done(revision),
+                    Err(Error::Conflict { current }) => WriteOutcome::Conflict(
+                        current.map(|entry| stored(write.key.clone(), &entry)),
+                    ),
+                    Err(error) => WriteOutcome::Failed(for_core(&error)),
                 }
-                Err(error) => WriteOutcome::Failed(for_core(&error)),
             })
             .collect()
     }
@@ -209,6 +214,21 @@ fn stored(key: Key, entry: &Entry) -> io::Stored {
         record: Record::decode(&key, &entry.value),
         revision: Revision(entry.revision.0),
         key,
+    }
+}
+
+fn size(write: &Write) -> usize {
+    write.value.as_ref().map_or(0, Bytes::len)
+}
+
+/// A record that is too large has one cause, which whoever runs the group can do something about.
+fn explained(outcome: Result<Revision, Error>, key: &Key, size: usize) -> Result<Revision, Error> {
+    match outcome {
+        Err(Error::Rejected { .. }) if size > MAX_VALUE => Err(Error::rejected(format!(
+            "record {key} has {size} bytes, the most is {MAX_VALUE}: these are too many partitions for \
+             one worker; start more workers, use shorter partition keys, or make several groups"
+        ))),
+        other => other,
     }
 }
 

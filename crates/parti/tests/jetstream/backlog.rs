@@ -162,8 +162,9 @@ async fn retention_that_overtakes_is_named() {
 #[tokio::test]
 async fn virtual_partitions_and_their_producer() {
     for version in [NATS_LATEST, NATS_OLDEST] {
-        let scene = Scene::new(Setup { version, ..LIMITS }, 1).await;
-        let url = format!("jetstream://{}/V?subject=v.{{0}}", scene.server.address());
+        let mut scene = Scene::new(Setup { version, ..LIMITS }, 1).await;
+        let address = scene.server().address();
+        let url = format!("jetstream://{}/V?subject=v.{{0}}", address);
         let twelve = StreamSettings::partitions(12);
         let made = JetStream::create(&url, &twelve).await.expect("made");
         assert_eq!(made.partitions(), Some(12));
@@ -171,14 +172,14 @@ async fn virtual_partitions_and_their_producer() {
         let other = JetStream::create(&url, &StreamSettings::partitions(13)).await;
         let error = other.expect_err("another number").to_string();
         assert!(error.contains("has 12 partitions"), "{error}");
-        let old = format!("jetstream://{}/S", scene.server.address());
+        let old = format!("jetstream://{}/S", address);
         assert!(
             JetStream::create(&old, &twelve).await.is_err(),
             "not made for it"
         );
 
         // Whoever connects finds number and template with the stream.
-        let plain = format!("jetstream://{}/V", scene.server.address());
+        let plain = format!("jetstream://{}/V", address);
         let stream = JetStream::connect(&plain).await.expect("connects");
         assert_eq!(stream.template().to_string(), "v.{0}");
         let producer = stream.producer().expect("made for it").window(7);

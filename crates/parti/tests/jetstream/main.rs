@@ -3,6 +3,7 @@
 #![cfg(feature = "nats")]
 
 mod backlog;
+mod cluster;
 mod faults;
 mod handling;
 mod ledger;

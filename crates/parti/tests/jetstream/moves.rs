@@ -39,6 +39,8 @@ async fn join_and_leave(setup: Setup) {
 /// Nothing is lost or out of order; what was not committed yet is repeated.
 async fn kill(setup: Setup) {
     let mut scene = Scene::new(setup, PARTITIONS).await;
+    scene.config.heartbeat_ttl = Duration::from_secs(5);
+    scene.config.worker_id_ttl = Duration::from_secs(5);
     let publisher = scene.publisher(PAUSE).await;
     let mut workers = Vec::new();
     for _ in 0..3 {

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use async_nats::HeaderMap;
 use async_nats::jetstream::{self, stream};
+use async_nats::{HeaderMap, ServerAddr};
 use parti::source::JetStream;
 use parti::store::{GroupStore, Memory};
 use parti::{
@@ -21,11 +21,12 @@ use tokio::task::JoinHandle;
 
 use crate::ledger::{Ledger, PATIENCE};
 
-/// Settings with short times, long enough for a slow machine.
+/// Settings with short times, except for those after which somebody is taken for dead: that must
+/// not happen by itself, however busy the machine.
 pub const CONFIG: &str = "\
 heartbeat_interval: 500ms
-heartbeat_ttl: 5s
-worker_id_ttl: 5s
+heartbeat_ttl: 60s
+worker_id_ttl: 60s
 planned_scale_window: 500ms
 cold_start_window: 5s
 settle_time: 500ms
@@ -101,9 +102,13 @@ struct Alive {
 
 /// Everything of a scenario.
 pub struct Scene {
-    pub server: Server,
+    /// None where a cluster of the test's own stands for it.
+    server: Option<Server>,
+    /// Host and port of every server.
+    addresses: Vec<String>,
     pub ledger: Ledger,
     pub partitions: u32,
+    replicas: usize,
     pub config: Config,
     store: Memory,
     workers: Vec<Option<Alive>>,
@@ -114,9 +119,24 @@ impl Scene {
     /// A stream `S` with the subjects `p.0` to `p.<n-1>`.
     pub async fn new(setup: Setup, partitions: u32) -> Self {
         let server = Server::start_version(setup.version);
+        let addresses = vec![server.address()];
+        let mut scene = Self::at(addresses, setup, partitions, 1).await;
+        scene.server = Some(server);
+        scene
+    }
+
+    /// The same on servers that run already, so many of which keep the stream.
+    pub async fn at(
+        addresses: Vec<String>,
+        setup: Setup,
+        partitions: u32,
+        replicas: usize,
+    ) -> Self {
         let config = format!("{CONFIG}  ack: {}\n", setup.ack);
         let scene = Self {
-            server,
+            server: None,
+            addresses,
+            replicas,
             ledger: Ledger::default(),
             partitions,
             config: Config::from_yaml(&config).expect("valid"),
@@ -128,12 +148,19 @@ impl Scene {
         scene
     }
 
+    fn servers(&self) -> Vec<ServerAddr> {
+        let parsed = self.addresses.iter().map(|address| address.parse());
+        parsed.collect::<Result<_, _>>().expect("addresses")
+    }
+
+    /// The one server.
+    pub fn server(&mut self) -> &mut Server {
+        self.server.as_mut().expect("a server of its own")
+    }
+
     pub async fn context(&self) -> jetstream::Context {
-        jetstream::new(
-            async_nats::connect(self.server.url())
-                .await
-                .expect("connects"),
-        )
+        let client = async_nats::connect(self.servers()).await;
+        jetstream::new(client.expect("connects"))
     }
 
     pub async fn make_stream(&self, retention: &str) {
@@ -142,18 +169,27 @@ impl Scene {
             _ => stream::RetentionPolicy::Limits,
         };
         let context = self.context().await;
-        let made = context.create_stream(stream::Config {
+        let config = stream::Config {
             name: "S".into(),
             subjects: vec!["p.*".into()],
             retention,
+            num_replicas: self.replicas,
             ..stream::Config::default()
-        });
-        made.await.expect("made");
+        };
+        let making = async {
+            // A cluster that chooses a leader loses requests.
+            while let Err(error) = context.create_stream(config.clone()).await {
+                println!("not made yet: {error}");
+                tokio::time::sleep(Duration::from_millis(100)).await;
+            }
+        };
+        let made = tokio::time::timeout(PATIENCE, making).await;
+        assert!(made.is_ok(), "the stream cannot be made");
     }
 
     /// The stream's URL.
     pub fn url(&self) -> String {
-        self.url_at(&self.server.address())
+        self.url_at(&self.addresses.join(","))
     }
 
     /// The stream's URL through another address.
@@ -273,6 +309,12 @@ impl Scene {
             .await;
     }
 
+    /// How many reports are like this so far.
+    pub fn count_reports(&self, like: impl Fn(&Report) -> bool) -> usize {
+        let reports = self.reports.borrow();
+        reports.iter().filter(|(_, report)| like(report)).count()
+    }
+
     /// Waits until so many partitions were taken.
     pub async fn taken(&self, count: usize) {
         self.reported("all partitions", |reports| {
@@ -363,7 +405,7 @@ impl Scene {
     pub async fn publisher(&self, pause: Duration) -> Publisher {
         let client = async_nats::ConnectOptions::new()
             .reconnect_delay_callback(|_| Duration::from_millis(50))
-            .connect(self.server.url())
+            .connect(self.servers())
             .await
             .expect("connects");
         let (ledger, partitions) = (self.ledger.clone(), self.partitions);

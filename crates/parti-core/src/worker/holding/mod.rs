@@ -14,7 +14,11 @@
 //! most one operation in flight; whenever something changes, the next operation is derived anew. A
 //! write whose fate is open is settled by a further write on the same revision before anything is
 //! said about it.
+//!
+//! A subscription that is not reliable takes and releases in the same way, and commits nothing:
+//! `kept` has its progress.
 
+mod kept;
 mod lives;
 mod one;
 #[cfg(test)]
@@ -25,7 +29,7 @@ use std::time::Duration;
 
 use crate::config::{Config, StartPosition};
 use crate::ids::{Epoch, Incarnation, Offset, PartitionId, Revision, WorkerId};
-use crate::io::{StoreError, StoreOp, StoreReply, Write, WriteOutcome};
+use crate::io::{Retention, SourceKind, StoreError, StoreOp, StoreReply, Write, WriteOutcome};
 use crate::key::Key;
 use crate::lane::Lanes;
 use crate::record::{Begun, Blocked, Record, WorkerRecord};
@@ -33,6 +37,7 @@ use crate::time::Time;
 use crate::worker::Report;
 use crate::worker::outbox::{Outbox, Purpose};
 
+use kept::{Keeping, Kept};
 use lives::Lives;
 use one::{Context, Found, Holding, LanePhase, Next, Op, Phase};
 
@@ -43,6 +48,9 @@ const PAUSE: Duration = Duration::from_millis(250);
 /// The first wait of a taker that was refused; doubles up to `BLOCKED_MAX`.
 const BLOCKED_MIN: Duration = Duration::from_millis(50);
 const BLOCKED_MAX: Duration = Duration::from_secs(1);
+/// So many refused takes are told at once, so that a session's record stays small; the others'
+/// turn comes when these are through.
+const BLOCKED_TOLD: usize = 512;
 
 /// What should become of a partition here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,12 +63,23 @@ pub enum Wish {
     Drop,
 }
 
+fn keeping(reliable: bool, kept: &mut BTreeMap<PartitionId, Kept>, id: &PartitionId) -> Keeping {
+    if reliable {
+        Keeping::InRecord
+    } else {
+        Keeping::InMemory(kept.remove(id))
+    }
+}
+
 /// All partitions this worker has to do with.
 #[derive(Clone, Debug)]
 pub struct Holdings {
     map: BTreeMap<PartitionId, Holding>,
     lives: Lives,
     asked: BTreeMap<WorkerId, Time>,
+    /// Whether progress is written. If not, it is kept here: of partitions that are not in `map`.
+    reliable: bool,
+    kept: BTreeMap<PartitionId, Kept>,
     /// How many releases have landed: peers without a leader look for it.
     releases: u64,
     start: StartPosition,
@@ -71,11 +90,15 @@ pub struct Holdings {
 
 impl Holdings {
     /// Holds nothing.
-    pub fn new(config: &Config) -> Self {
+    pub fn new(config: &Config, source: SourceKind) -> Self {
+        // The acks of a work queue are progress that is kept, whatever anybody asks for.
+        let acks = source == SourceKind::Stream(Retention::WorkQueue);
         Self {
             map: BTreeMap::new(),
             lives: Lives::default(),
             asked: BTreeMap::new(),
+            reliable: config.processing.reliable || acks,
+            kept: BTreeMap::new(),
             releases: 0,
             start: config.processing.start,
             flush_interval: config.checkpoint_flush_interval,
@@ -107,10 +130,10 @@ impl Holdings {
             }
         }
         for (id, wish) in wishes {
-            let holding = self
-                .map
-                .entry(id.clone())
-                .or_insert_with(|| Holding::new(wish));
+            let holding = self.map.entry(id.clone()).or_insert_with(|| Holding {
+                keeping: keeping(self.reliable, &mut self.kept, &id),
+                ..Holding::new(wish)
+            });
             if holding.wish != wish {
                 holding.not_before = Time::ZERO;
             }
@@ -126,6 +149,7 @@ impl Holdings {
     pub fn check(&mut self, id: &PartitionId) {
         self.map.entry(id.clone()).or_insert_with(|| Holding {
             open_fate: true,
+            keeping: keeping(self.reliable, &mut self.kept, id),
             ..Holding::new(Wish::Drop)
         });
     }
@@ -188,6 +212,7 @@ impl Holdings {
             .values()
             .filter(|holding| holding.wish == Wish::Serve)
             .filter_map(|holding| holding.blocked.clone())
+            .take(BLOCKED_TOLD)
             .collect()
     }
 
@@ -216,13 +241,15 @@ impl Holdings {
 
     /// The session is lost: everything stops at once, nothing is written.
     pub fn abandon(&mut self, lanes: &mut Lanes, out: &mut Outbox) {
-        for (id, holding) in std::mem::take(&mut self.map) {
+        for (id, mut holding) in std::mem::take(&mut self.map) {
+            holding.keep(&id, lanes);
             if let Phase::Held(held) = &holding.phase {
                 out.report(Report::Fenced {
                     partition: id.clone(),
                     epoch: held.epoch,
                 });
             }
+            self.kept.extend(holding.keeping.into_kept(&id));
             lanes.abandon(out.now(), &id);
             lanes.detach(out.now(), &id);
         }
@@ -352,7 +379,9 @@ impl Holdings {
             }
         }
         for id in gone {
-            self.map.remove(&id);
+            let keeping = self.map.remove(&id).map(|holding| holding.keeping);
+            self.kept
+                .extend(keeping.and_then(|keeping| keeping.into_kept(&id)));
             lanes.detach(now, &id);
         }
         for owner in owners {

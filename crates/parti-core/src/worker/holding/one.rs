@@ -12,6 +12,7 @@ use crate::time::Time;
 use crate::worker::outbox::Outbox;
 use crate::worker::{Report, Trouble};
 
+use super::kept::Keeping;
 use super::lives::Lives;
 use super::{BLOCKED_MAX, BLOCKED_MIN, Wish};
 
@@ -68,6 +69,8 @@ pub(super) struct Held {
     pub(super) commit_now: bool,
     /// Taken from a dead owner.
     pub(super) seized: bool,
+    /// Where its lane opened.
+    pub(super) opened_at: Offset,
 }
 
 impl Held {
@@ -137,8 +140,9 @@ pub(super) struct Holding {
     pub(super) open_fate: bool,
     /// The dead owner that the last take sent was to seize from: that take may land late.
     pub(super) seizing: Option<WorkerId>,
-    /// Where to start when there is no record yet.
+    /// Where to start when nothing is known of earlier progress.
     pub(super) start: Option<Offset>,
+    pub(super) keeping: Keeping,
     pub(super) resolving: bool,
     pub(super) blocked: Option<Blocked>,
     pub(super) blocked_wait: Duration,
@@ -157,6 +161,7 @@ impl Holding {
             open_fate: false,
             seizing: None,
             start: None,
+            keeping: Keeping::InRecord,
             resolving: false,
             blocked: None,
             blocked_wait: BLOCKED_MIN,
@@ -257,6 +262,9 @@ fn commit(
         return Next::Nothing;
     };
     held.commit_now = false;
+    if holding.keeping.in_memory() {
+        return Next::Nothing;
+    }
     let mut record = with_progress(id, known, held, lanes);
     if begun.is_some() {
         record.begun = begun;
@@ -284,6 +292,9 @@ fn release(id: &PartitionId, holding: &mut Holding, lanes: &Lanes, out: &mut Out
     } else {
         with_progress(id, known, held, lanes)
     };
+    if holding.keeping.in_memory() {
+        record = (**known).clone();
+    }
     record.owner = None;
     if held.suspicious(id, lanes) && record.begun.is_none() {
         // The next owner goes on in suspicion: nothing was begun, but something has killed.
@@ -394,16 +405,7 @@ impl Holding {
             Found::Unread => return Next::Read,
             Found::Absent => {
                 let Some(start) = self.start else {
-                    if !self.resolving {
-                        self.resolving = true;
-                        let start = if self.added {
-                            StartPosition::Earliest
-                        } else {
-                            ctx.start
-                        };
-                        lanes.resolve(out.now(), id, start);
-                    }
-                    return Next::Nothing;
+                    return self.resolve_start(id, ctx, lanes, out);
                 };
                 (
                     PartitionRecord {
@@ -433,6 +435,9 @@ impl Holding {
                 ((**record).clone(), seized)
             }
         };
+        if self.origin(&record, record.epoch.next()).is_none() {
+            return self.resolve_start(id, ctx, lanes, out);
+        }
         self.blocked = None;
         self.seizing = seized.clone();
         let record = PartitionRecord {
@@ -450,6 +455,25 @@ impl Holding {
         Next::Write(Op::Take { seized, record })
     }
 
+    fn resolve_start(
+        &mut self,
+        id: &PartitionId,
+        ctx: &Context<'_>,
+        lanes: &mut Lanes,
+        out: &Outbox,
+    ) -> Next {
+        if !self.resolving {
+            self.resolving = true;
+            let start = if self.added {
+                StartPosition::Earliest
+            } else {
+                ctx.start
+            };
+            lanes.resolve(out.now(), id, start);
+        }
+        Next::Nothing
+    }
+
     pub(super) fn become_held(
         &mut self,
         id: &PartitionId,
@@ -460,24 +484,27 @@ impl Holding {
     ) {
         let epoch = record.epoch;
         let mut lane = LanePhase::Never;
-        if self.wish == Wish::Serve {
+        let mut opened_at = Offset(0);
+        // Without an origin it is released, and taken again once there is one.
+        if self.wish == Wish::Serve
+            && let Some(origin) = self.origin(&record, epoch)
+        {
             lane = LanePhase::Open;
-            let next = record.next_offset();
+            opened_at = origin.next;
             let opening = Opening {
                 epoch,
-                next,
-                done_above: record.done_above.clone(),
-                begun: record.begun,
-                suspicious: seized.is_some() || record.begun.is_some(),
+                next: origin.next,
+                done_above: origin.done_above,
+                begun: origin.begun,
+                suspicious: self.keeping.suspects(seized.as_ref(), &record),
                 seized_from: seized.clone(),
             };
             lanes.open(out.now(), id, opening);
-            let partition = id.clone();
             out.report(Report::Taken {
-                partition,
+                partition: id.clone(),
                 epoch,
-                offset: record.offset,
-                next_offset: next,
+                offset: origin.offset,
+                next_offset: origin.next,
                 seized: seized.is_some(),
             });
         }
@@ -490,6 +517,7 @@ impl Holding {
             begin: None,
             commit_now: false,
             seized: seized.is_some(),
+            opened_at,
         });
     }
 
@@ -534,12 +562,14 @@ impl Holding {
         out: &mut Outbox,
     ) {
         let opened = matches!(&self.phase, Phase::Held(held) if held.lane != LanePhase::Never);
+        self.keep(id, lanes);
         if opened {
+            let (offset, next_offset) = self.keeping.reached(&record);
             out.report(Report::Released {
                 partition: id.clone(),
                 epoch: record.epoch,
-                offset: record.offset,
-                next_offset: record.next_offset(),
+                offset,
+                next_offset,
             });
             lanes.detach(out.now(), id);
         }
@@ -630,6 +660,7 @@ impl Holding {
 
     /// Somebody else owns it: stop at once, drop what was buffered.
     fn fence(&mut self, id: &PartitionId, epoch: Epoch, lanes: &mut Lanes, out: &mut Outbox) {
+        self.keep(id, lanes);
         lanes.abandon(out.now(), id);
         lanes.detach(out.now(), id);
         out.report(Report::Fenced {

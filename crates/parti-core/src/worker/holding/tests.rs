@@ -71,7 +71,7 @@ impl Bench {
     fn new() -> Self {
         let config = Config::default();
         let mut bench = Self {
-            holdings: Holdings::new(&config),
+            holdings: Holdings::new(&config, SourceKind::Log),
             lanes: Lanes::new(&config, SourceKind::Log, Rng::new(1)),
             out: Outbox::new(Rng::new(2)),
             now: Time::ZERO,

@@ -141,7 +141,7 @@ impl Worker {
             leader: None,
             observed: None,
             leaderless,
-            holdings: Holdings::new(&config),
+            holdings: Holdings::new(&config, options.source),
             holdings_wake: Time::NEVER,
             stirred: true,
             said: None,

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use async_nats::jetstream::message::StreamMessage;
 use async_nats::jetstream::stream::RawMessage;
@@ -10,6 +11,7 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use tokio::sync::Notify;
+use tokio::time::{Instant, sleep};
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::nats::link::{Link, Silence, Trouble, code};
@@ -21,6 +23,9 @@ pub(super) mod refusal {
     pub const NOT_UNIQUE: u64 = 10100;
     pub const WHOLE_STREAM: u64 = 10099;
 }
+
+const OPEN_WITHIN: Duration = Duration::from_secs(10);
+const TRY_EVERY: Duration = Duration::from_millis(250);
 
 /// What the server says of a stream.
 #[derive(Clone, Debug, Deserialize)]
@@ -124,8 +129,21 @@ pub(super) struct Api {
 }
 
 impl Api {
-    /// The stream of this name, with what the server says of it.
+    /// The stream of this name, with what the server says of it. A server that is not ready yet, or
+    /// a cluster that chooses a leader, gets a little time.
     pub async fn open(link: Link, stream: &str) -> Result<(Self, StreamInfo), SourceError> {
+        let give_up = Instant::now() + OPEN_WITHIN;
+        loop {
+            match Self::try_open(link.clone(), stream).await {
+                Err(SourceError::Unavailable(_)) if Instant::now() < give_up => {
+                    sleep(TRY_EVERY).await;
+                }
+                outcome => return outcome,
+            }
+        }
+    }
+
+    async fn try_open(link: Link, stream: &str) -> Result<(Self, StreamInfo), SourceError> {
         let call = format!("STREAM.INFO.{stream}");
         let info: StreamInfo = match link.api(&call, Value::Null).await {
             Ok(info) => info,

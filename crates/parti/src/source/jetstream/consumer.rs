@@ -13,7 +13,7 @@
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use parti_core::codec::Template;
+use parti_core::codec::{self, Template};
 use parti_core::config::{AckMode, JetStreamConfig};
 use parti_core::ids::{PartitionId, WorkerId};
 use parti_core::io::{ConsumerState, Retention};
@@ -30,6 +30,9 @@ pub(super) const WORKER: &str = "parti.worker";
 
 /// The server can rewind a consumer from this version on.
 const RESETS: (u32, u32) = (2, 14);
+
+/// From this share of `subject_cap` on, updates come with a warning.
+const NEAR_CAP: f64 = 0.9;
 
 /// What an update must not change, and a durable of ours always has.
 const FIXED: [&str; 7] = [
@@ -61,7 +64,8 @@ pub(super) struct Settings {
 impl Settings {
     /// The name of a worker's durable.
     pub fn name(&self, worker: &WorkerId) -> String {
-        format!("{}-{}-{worker}", self.jetstream.consumer_prefix, self.group)
+        let group = codec::escape(&self.group);
+        format!("{}-{group}-{worker}", self.jetstream.consumer_prefix)
     }
 
     /// A new durable. `start`: where it begins; the beginning of the stream if none is given.
@@ -220,6 +224,7 @@ impl Consumer {
             // It would get the whole stream.
             return Err(rejected("an empty filter is never sent"));
         }
+        self.warn_near_cap(filters.len());
         let name = self.settings.name(&worker);
         let there = self.api.consumer_info(&name).await?;
         if let Some(info) = &there {
@@ -252,6 +257,17 @@ impl Consumer {
                 Err(self.who_has(&name, &filters).await?)
             }
             Err(trouble) => Err(error(trouble)),
+        }
+    }
+
+    fn warn_near_cap(&self, subjects: usize) {
+        let cap = self.settings.jetstream.subject_cap;
+        if subjects as f64 >= f64::from(cap) * NEAR_CAP {
+            tracing::warn!(
+                subjects,
+                cap,
+                "the durable is near its cap of subjects; add workers or raise jetstream.subject_cap"
+            );
         }
     }
 
@@ -385,6 +401,14 @@ mod tests {
 
     fn filters(subjects: &[&str]) -> BTreeSet<String> {
         subjects.iter().map(|subject| (*subject).into()).collect()
+    }
+
+    #[test]
+    fn a_group_of_any_name_has_a_durable_of_a_safe_one() {
+        let mut odd = settings(Retention::Limits);
+        odd.group = "a.b >*/c".into();
+        let name = odd.name(&WorkerId::new("worker-3"));
+        assert_eq!(name, "parti-a=2Eb=20=3E=2A=2Fc-worker-3");
     }
 
     #[test]

@@ -181,7 +181,8 @@ fn headers(api: &Api, group: &str, worker: &str, letter: &DeadLetter) -> HeaderM
     let offset = letter.record.offset.to_string();
     let attempts = letter.attempts.to_string();
     let id = format!(
-        "parti/{group}/{}/{}/{}/{offset}",
+        "parti/{}/{}/{}/{}/{offset}",
+        codec::escape(group),
         api.stream,
         api.created(),
         letter.partition

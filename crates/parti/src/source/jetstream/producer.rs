@@ -99,6 +99,11 @@ impl Producer {
         self
     }
 
+    /// The stream's name.
+    pub fn stream(&self) -> &str {
+        self.stream.stream()
+    }
+
     fn count(&self) -> u64 {
         self.subjects.len() as u64
     }

@@ -91,18 +91,18 @@ impl JetStream {
         }
     }
 
-    /// One past the newest message of each of these partitions, as the stream's leader knows it.
+    /// One past the newest message of each of these partitions, as the stream's leader knows it; 0
+    /// where the stream has none.
     /// Offsets are shared by all partitions of a stream: what lies between a checkpoint and here is
     /// an upper bound of what is left to do.
     pub async fn ends(
         &self,
         partitions: &[PartitionId],
     ) -> Result<Vec<(PartitionId, Offset)>, SourceError> {
-        let first = self.api.stream_info().await?.state.first();
         let asked = partitions.iter().map(|partition| async move {
             let subject = subject(&self.template, partition)?;
             let last = last_of(&self.api, &subject).await?;
-            let end = last.map_or(first, |last| last + 1);
+            let end = last.map_or(0, |last| last + 1);
             Ok((partition.clone(), Offset(end)))
         });
         let asked = futures_util::stream::iter(asked);

@@ -1,12 +1,13 @@
 //! From the core's requests to the stream, and back.
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use parti_core::config::Config;
-use parti_core::ids::WorkerId;
-use parti_core::io::{SourceEvent, SourceKind, SourceRequest};
+use parti_core::ids::{PartitionId, WorkerId};
+use parti_core::io::{ConsumerState, SourceEvent, SourceKind, SourceRequest};
 use parti_core::worker::{Event, Report};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
@@ -20,6 +21,9 @@ use crate::driver::Observer;
 use crate::driver::tasks::Tasks;
 use crate::source::SourceError;
 use crate::source::transport::{Transport, letter, refused, within};
+
+/// So many partitions are named in a log line.
+const NAMED: usize = 20;
 
 /// The transport of one worker on a stream.
 pub(crate) struct StreamTransport {
@@ -36,6 +40,8 @@ struct Shared {
     reads: Reads,
     letters: Letters,
     worker: Mutex<Option<WorkerId>>,
+    /// What the last good update asked for.
+    served: Mutex<BTreeSet<PartitionId>>,
     limit: Duration,
 }
 
@@ -70,6 +76,7 @@ impl StreamTransport {
             stream: stream.clone(),
             settings,
             worker: Mutex::default(),
+            served: Mutex::default(),
             limit: config.operation_timeout,
         };
         Ok(Self {
@@ -152,9 +159,7 @@ impl Shared {
         Some(match request {
             SourceRequest::UpdateConsumer { ask, partitions } => {
                 let result = within(limit, consumer.update(&partitions)).await;
-                if let Err(error) = &result {
-                    tracing::warn!(%error, wanted = partitions.len(), "a consumer update failed");
-                }
+                self.note_update(&partitions, &result);
                 SourceEvent::Consumer { ask, result }
             }
             SourceRequest::DeleteConsumer { ask } => SourceEvent::Consumer {
@@ -211,6 +216,20 @@ impl Shared {
             }
             other => return refused(other, "a stream is not the user's own consumption"),
         })
+    }
+
+    /// An update that failed is logged with what it would have changed.
+    fn note_update(&self, wanted: &[PartitionId], result: &Result<ConsumerState, SourceError>) {
+        let mut served = self.served.lock().unwrap_or_else(PoisonError::into_inner);
+        match result {
+            Ok(_) => *served = wanted.iter().cloned().collect(),
+            Err(error) => {
+                let wanted: BTreeSet<PartitionId> = wanted.iter().cloned().collect();
+                let added: Vec<_> = wanted.difference(&served).take(NAMED).collect();
+                let removed: Vec<_> = served.difference(&wanted).take(NAMED).collect();
+                tracing::warn!(%error, ?added, ?removed, "a consumer update failed");
+            }
+        }
     }
 
     async fn bury(&self, letter: crate::source::DeadLetter) -> Result<(), SourceError> {

@@ -1,0 +1,107 @@
+//! `parti consume` with a reader that does not read, with a stop at a bad time, and without
+//! checkpoints.
+
+mod common;
+
+use std::io::{BufRead, BufReader, Read};
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+
+use common::{Group, Line};
+use rustix::process::Signal;
+use serde_json::Value;
+
+/// What does not come within this time never will. A guard: nothing is measured against it.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// Asks until the answer is as wanted.
+fn until(group: &Group, what: &str, wanted: impl Fn(&Value) -> bool) -> Value {
+    let began = Instant::now();
+    loop {
+        let status = group.status();
+        match status {
+            Some(status) if wanted(&status) => return status,
+            _ => assert!(began.elapsed() < PATIENCE, "{what} never came: {status:?}"),
+        }
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+fn number(partition: &Value, field: &str) -> u64 {
+    partition[field].as_u64().unwrap_or_default()
+}
+
+#[test]
+fn nothing_counts_as_handled_while_nobody_reads() {
+    let mut group = Group::new(1);
+    // Much more than a pipe holds.
+    group.produce_with(3000, &"x".repeat(1000));
+    let mut worker = group
+        .consumer()
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("runs");
+    let mut stdout = worker.stdout.take().expect("piped");
+    // It fills the pipe, says how far it came, and gets no further.
+    until(&group, "a checkpoint", |status| {
+        number(&status["partitions"][0], "next_offset") > 0
+    });
+    worker.kill().expect("it runs");
+    worker.wait().expect("ended");
+    let status = group.status().expect("the group");
+    let partition = &status["partitions"][0];
+    assert!(number(partition, "lag") > 0, "{status}");
+    // What counts as handled is in the pipe, whole.
+    let mut text = String::new();
+    stdout.read_to_string(&mut text).expect("readable");
+    let whole = text.matches('\n').count() as u64;
+    assert!(
+        number(partition, "next_offset") <= whole,
+        "{whole} lines are out: {status}"
+    );
+    assert!(whole < 3000);
+}
+
+#[test]
+fn a_stop_during_the_start_says_goodbye() {
+    let config = "expected_workers: 2\ncold_start_window: 10m\nsettle_time: 10m\n";
+    let mut group = Group::on("sqlite:group.db", config, 1);
+    let worker = group.consume();
+    group.until("its id", |lines| {
+        let started = |(own, event): &Line| *own == worker && event["event"] == "started";
+        lines.iter().any(started)
+    });
+    group.signal(worker, Signal::TERM);
+    group.until("its last word", |lines| {
+        let stopped = |(own, event): &Line| *own == worker && event["event"] == "stopped";
+        lines.iter().any(stopped)
+    });
+    // By now it is in the store.
+    let status = group.status().expect("the group");
+    let sessions = status["workers"].as_array().map(Vec::as_slice);
+    let over = |worker: &Value| worker["status"] == "goodbye";
+    assert!(sessions.unwrap_or_default().iter().all(over), "{status}");
+    group.stop(&[]);
+}
+
+#[test]
+fn without_checkpoints_a_new_process_begins_at_the_start_again() {
+    let mut group = Group::new(1);
+    group.produce(20);
+    for _ in 0..2 {
+        let mut worker = group
+            .consumer()
+            .args(["--reliable", "false"])
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("runs");
+        let lines = BufReader::new(worker.stdout.take().expect("piped")).lines();
+        let first: Vec<String> = lines.take(20).map_while(Result::ok).collect();
+        assert_eq!(first[0], "message 0");
+        assert_eq!(first.len(), 20);
+        worker.kill().expect("it runs");
+        worker.wait().expect("ended");
+    }
+    let status = group.status().expect("the group");
+    assert!(status["partitions"][0]["offset"].is_null(), "{status}");
+}
