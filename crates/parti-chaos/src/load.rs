@@ -58,17 +58,17 @@ impl Load {
         let mut lanes = Vec::new();
         for lane in 0..count {
             let client = connect(servers).await?;
-            let (ledger, stop) = (ledger.clone(), stop.clone());
+            let (servers, ledger, stop) = (servers.to_owned(), ledger.clone(), stop.clone());
             let first = Instant::now() + pause.mul_f64(f64::from(lane) / f64::from(count));
             lanes.push(tokio::spawn(async move {
-                let context = jetstream::new(client.clone());
+                let mut context = jetstream::new(client);
                 let mut ticks = tokio::time::interval_at(first, pause);
                 for partition in (lane..partitions).step_by(count as usize).cycle() {
                     ticks.tick().await;
                     if stop.load(Ordering::Acquire) {
                         return;
                     }
-                    publish(&client, &context, &ledger, partition).await;
+                    publish(&servers, &mut context, &ledger, partition).await;
                 }
             }));
         }
@@ -89,7 +89,7 @@ impl Load {
 }
 
 /// Publishes the next number of a partition, until the stream says that it has it, once.
-async fn publish(client: &Client, context: &Context, ledger: &Ledger, partition: u32) {
+async fn publish(servers: &str, context: &mut Context, ledger: &Ledger, partition: u32) {
     let number = ledger.next_number(partition);
     let mut here_since = Instant::now();
     loop {
@@ -104,7 +104,10 @@ async fn publish(client: &Client, context: &Context, ledger: &Ledger, partition:
         }
         // A node that is cut off from the others takes nothing, for as long as that lasts.
         if here_since.elapsed() > OTHER_SERVER_AFTER {
-            let _ = client.force_reconnect().await;
+            // Not a reconnection: that would prefer the server that failed least so far.
+            if let Ok(client) = connect(servers).await {
+                *context = jetstream::new(client);
+            }
             here_since = Instant::now();
         }
         tokio::time::sleep(Duration::from_millis(50)).await;

@@ -9,7 +9,7 @@ use crate::failure::{Failure, While};
 /// One server, or three.
 pub enum Servers {
     /// One.
-    One(Server),
+    One(Box<Server>),
     /// Three that share their streams.
     Three(Cluster),
 }
@@ -22,7 +22,7 @@ impl Servers {
             Ok(if cluster {
                 Self::Three(Cluster::try_start(&builder, 3).during("starting a cluster")?)
             } else {
-                Self::One(builder.try_start().during("starting a server")?)
+                Self::One(Box::new(builder.try_start().during("starting a server")?))
             })
         })
     }

@@ -36,19 +36,14 @@ fn play(stream: &str) {
     assert!(played.status.success(), "a verdict is bad\n{rows}\n{story}");
 }
 
+/// All at once: they mostly wait, for sessions to end.
 #[test]
-fn limits() {
-    play("limits");
-}
-
-#[test]
-fn limits_without_acks() {
-    play("unacked");
-}
-
-#[test]
-fn work_queue() {
-    play("workqueue");
+fn nothing_is_lost_on_any_kind_of_stream() {
+    std::thread::scope(|scope| {
+        for stream in ["limits", "unacked", "workqueue"] {
+            scope.spawn(move || play(stream));
+        }
+    });
 }
 
 #[test]

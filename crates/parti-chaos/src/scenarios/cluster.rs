@@ -9,8 +9,11 @@ use crate::ledger::{Facts, PATIENCE};
 use crate::line::Event;
 use crate::stage::{STREAM, Stage};
 
-/// The steps of a move, as workers tell them.
-const STEPS: [(&str, fn(&Event) -> bool); 4] = [
+/// A step of a move: its name, and how it is known among what workers tell.
+type Step = (&'static str, fn(&Event) -> bool);
+
+/// The steps of a move.
+const STEPS: [Step; 4] = [
     ("an assignment", |event| {
         matches!(event, Event::Assigned { .. })
     }),

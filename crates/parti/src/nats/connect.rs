@@ -2,9 +2,14 @@
 
 use std::fmt;
 use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use async_nats::{Client, ConnectErrorKind, ConnectOptions, Event, ServerAddr, ServerError};
+use async_nats::{
+    Client, ConnectErrorKind, ConnectOptions, Event, ReconnectToServer, Server, ServerAddr,
+    ServerError,
+};
 use tokio::sync::watch;
 
 use crate::store::{Address, Error, Secret};
@@ -144,6 +149,35 @@ pub(crate) struct Health {
     /// What the server refused for lack of permission, and when: it answers such a request by a
     /// remark on the connection, never to the one who asked.
     pub forbidden: Vec<(Instant, String)>,
+    /// Where to go when the server is to be left.
+    pub elsewhere: Arc<Elsewhere>,
+}
+
+/// Which server comes next when one is left because it answers nothing. Left to itself, the client
+/// prefers the one with the fewest failures, which is the very one that it is connected to.
+#[derive(Debug, Default)]
+pub(crate) struct Elsewhere {
+    asked: AtomicBool,
+    turn: AtomicUsize,
+}
+
+impl Elsewhere {
+    /// The next connection goes to the next server in turn.
+    pub(crate) fn ask(&self) {
+        self.asked.store(true, Ordering::Release);
+    }
+
+    fn choose(&self, servers: &[Server]) -> Option<ReconnectToServer> {
+        if !self.asked.swap(false, Ordering::AcqRel) {
+            return None;
+        }
+        let turn = self.turn.fetch_add(1, Ordering::AcqRel);
+        let server = servers.get(turn.checked_rem(servers.len())?)?;
+        Some(ReconnectToServer {
+            addr: server.addr.clone(),
+            delay: Some(Duration::ZERO),
+        })
+    }
 }
 
 impl Health {
@@ -177,6 +211,7 @@ pub(crate) async fn connect(servers: &Servers) -> Result<(Client, watch::Receive
     // if the program has chosen already, and then that holds.
     let _ = async_nats::rustls::crypto::ring::default_provider().install_default();
     let (sender, mut health) = watch::channel(Health::default());
+    let elsewhere = health.borrow().elsewhere.clone();
     let options = options(servers)
         .await?
         .name("parti")
@@ -186,6 +221,9 @@ pub(crate) async fn connect(servers: &Servers) -> Result<(Client, watch::Receive
         .reconnect_delay_callback(|attempt| {
             let doubled = 1u64 << attempt.saturating_sub(1).min(10);
             Duration::from_millis(doubled).min(RECONNECT_AT_LEAST_EVERY)
+        })
+        .reconnect_to_server_callback(move |servers, _| {
+            std::future::ready(elsewhere.choose(&servers))
         })
         .event_callback(move |event| {
             sender.send_modify(|health| health.note(&event));

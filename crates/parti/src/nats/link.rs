@@ -137,9 +137,11 @@ impl Link {
             unanswered.0 = Some((now - OTHER_SERVER_AFTER / 2, now));
         }
         let client = self.client.clone();
+        let elsewhere = self.health.borrow().elsewhere.clone();
         tokio::spawn(async move {
             if client.server_pool().await.is_ok_and(|pool| pool.len() > 1) {
                 tracing::info!("the server answers nothing; another one is tried");
+                elsewhere.ask();
                 let _ = client.force_reconnect().await;
             }
         });
