@@ -292,11 +292,12 @@ fn release(id: &PartitionId, holding: &mut Holding, lanes: &Lanes, out: &mut Out
     } else {
         with_progress(id, known, held, lanes)
     };
-    if holding.keeping.in_memory() {
+    let in_memory = holding.keeping.in_memory();
+    if in_memory {
         record = (**known).clone();
     }
     record.owner = None;
-    if held.suspicious(id, lanes) && record.begun.is_none() {
+    if held.suspicious(id, lanes) && record.begun.is_none() && !in_memory {
         // The next owner goes on in suspicion: nothing was begun, but something has killed.
         record.begun = Some(Begun {
             offset: record.next_offset(),
