@@ -66,8 +66,10 @@ impl Link {
                 Some(why) => volley.shots.push(Fate::Known(Err(why.clone()))),
             }
         }
-        // Whatever is still open stays so.
-        let _ = volley.receive_until(|volley| volley.waiting == 0).await;
+        if stuck.is_none() {
+            // Whatever is still open then stays so.
+            let _ = volley.receive_until(|volley| volley.waiting == 0).await;
+        }
         volley.end()
     }
 }
