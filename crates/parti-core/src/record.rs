@@ -10,11 +10,13 @@
 //! text of sixteen hex digits, because common JSON tools round what does not fit into 53 bits.
 
 mod format;
+mod overrides;
 #[cfg(test)]
 mod tests;
 mod wire;
 
 pub use format::FORMAT;
+pub use overrides::{Drained, OverridesRecord, Pinned};
 
 use std::sync::Arc;
 
@@ -39,6 +41,8 @@ pub enum Record {
     Assignment(Arc<AssignmentRecord>),
     /// See [`PartitionRecord`].
     Partition(Arc<PartitionRecord>),
+    /// See [`OverridesRecord`].
+    Overrides(Arc<OverridesRecord>),
     /// See [`RequestRecord`].
     Request(Arc<RequestRecord>),
     /// See [`EventRecord`].
@@ -336,19 +340,26 @@ pub struct RequestRecord {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum Request {
-    /// Relieve a worker of everything.
+    /// Relieve a worker of everything, and give it nothing any more. It stays in the group; its
+    /// restart ends the drain, too.
     Drain {
         /// Which.
         worker: WorkerId,
     },
-    /// Move a partition once; later plans may move it again.
+    /// End a drain: the worker gets its share again.
+    Undrain {
+        /// Which.
+        worker: WorkerId,
+    },
+    /// Move a partition to a worker. It stays there as long as this life of the worker, so that no
+    /// later plan moves it back; [`Request::Unpin`] lets the strategy decide again.
     Move {
         /// Which.
         partition: PartitionId,
         /// Where to.
         worker: WorkerId,
     },
-    /// Keep a partition on a worker as long as that worker lives.
+    /// Keep a partition on a worker whenever that worker is there.
     Pin {
         /// Which.
         partition: PartitionId,
@@ -360,7 +371,8 @@ pub enum Request {
         /// Which.
         partition: PartitionId,
     },
-    /// Stop handling a partition.
+    /// Stop handling a partition: it is released, and nobody takes it. When this is done, nobody
+    /// handles a message of it.
     Pause {
         /// Which.
         partition: PartitionId,
@@ -381,7 +393,7 @@ pub enum Outcome {
     /// Nobody has looked at it yet.
     #[default]
     Open,
-    /// The leader works on it (or upholds it, as with a pin).
+    /// It is in the overrides, and on its way to be carried out.
     Accepted,
     /// Carried out.
     Done,

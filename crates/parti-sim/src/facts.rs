@@ -12,7 +12,7 @@ use std::sync::Arc;
 use parti_core::ids::{Epoch, Incarnation, Offset, PartitionId, Revision, Term, WorkerId};
 use parti_core::io::{HandlerResult, Job, SourceKind, Stored};
 use parti_core::key::Key;
-use parti_core::record::{PartitionRecord, Record, SessionStatus, WorkerRecord};
+use parti_core::record::{OverridesRecord, PartitionRecord, Record, SessionStatus, WorkerRecord};
 use parti_core::time::Time;
 use parti_core::worker::{Action, Report};
 
@@ -39,6 +39,8 @@ pub struct Facts {
     pub ownership_changed: Micros,
     /// Whether the partition list has changed.
     pub list_changed: bool,
+    /// How many requests operators made.
+    pub asked: u64,
     /// When the store was lost.
     pub store_lost: Option<Micros>,
     /// When all faults were over.
@@ -269,6 +271,7 @@ impl Facts {
             membership_changed: 0,
             ownership_changed: 0,
             list_changed: false,
+            asked: 0,
             store_lost: None,
             healed: None,
             troubles: Vec::new(),
@@ -279,6 +282,14 @@ impl Facts {
     pub fn partition_record(&self, id: &PartitionId) -> Option<&PartitionRecord> {
         match &self.records.get(&Key::Partition(id.clone()))?.record {
             Record::Partition(record) => Some(record),
+            _ => None,
+        }
+    }
+
+    /// What operators decided.
+    pub fn overrides(&self) -> Option<&OverridesRecord> {
+        match &self.records.get(&Key::Overrides)?.record {
+            Record::Overrides(record) => Some(record),
             _ => None,
         }
     }
@@ -467,6 +478,19 @@ impl Facts {
                         proc.hindered.push((now, until));
                     }
                 }
+            }
+            Seen::Asked {
+                key,
+                revision,
+                record,
+            } => {
+                self.asked += 1;
+                let stored = Stored {
+                    key: key.clone(),
+                    revision,
+                    record: Record::Request(record.clone()),
+                };
+                self.records.insert(key.clone(), stored);
             }
             Seen::Slow { proc, until } => self.procs[proc].slowed.push((self.now, until)),
             Seen::Answered { .. } | Seen::Delivered { .. } | Seen::TermShown { .. } => {}

@@ -111,7 +111,7 @@ impl Planner {
         self.detect_restart(now);
         self.reassess_slots();
         self.due.fill = true;
-        self.due.relieve |= self.crew.anyone_leaving();
+        self.due.relieve |= self.crew.anyone_sheds();
         self.due.balance = true;
     }
 
@@ -211,7 +211,7 @@ impl Planner {
         dropped.retain(|_, held| self.may_still_hold(held));
         self.dropped = dropped;
         if freed {
-            self.due.relieve |= self.crew.anyone_leaving();
+            self.due.relieve |= self.crew.anyone_sheds();
             self.due.balance = true;
         }
     }

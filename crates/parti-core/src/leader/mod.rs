@@ -2,7 +2,8 @@
 //!
 //! ```text
 //! won an election
-//!   │ watch workers/, list assignments/, read plan, list partitions
+//!   │ watch workers/ and requests/, list assignments/, read plan, list partitions,
+//!   │ write overrides anew
 //!   ▼
 //! planner: members + partitions + what the predecessor left ──▶ decisions
 //!   │                                                             │
@@ -13,6 +14,7 @@
 //!
 //! A wrong or stale leader costs time, never a message: nothing here touches a partition's record.
 
+pub mod clerk;
 mod crew;
 pub mod election;
 #[cfg(test)]
@@ -20,8 +22,10 @@ mod election_tests;
 mod membership;
 mod moves;
 pub mod orders;
+mod overrides;
 pub mod planner;
 pub mod publisher;
+pub mod requests;
 pub mod sessions;
 pub mod slots;
 mod spread;
@@ -36,8 +40,9 @@ use std::time::Duration;
 
 use crate::config::Config;
 use crate::ids::{Revision, Term, WorkerId};
-use crate::io::{Scope, StoreOp, StoreReply, Stored};
+use crate::io::{Scope, StoreOp, StoreReply, Stored, WatchEvent};
 use crate::key::{Key, Prefix};
+use crate::leader::clerk::Clerk;
 use crate::leader::planner::{Decision, Member, Planner, Recovered};
 use crate::leader::publisher::Publisher;
 pub use crate::leader::sessions::{Reaper, Sessions};
@@ -48,6 +53,9 @@ use crate::strategy::Strategy;
 use crate::time::Time;
 use crate::worker::outbox::{Outbox, Purpose};
 use crate::worker::{Action, Report};
+
+/// What only the leader watches.
+pub const WATCHED: [Prefix; 2] = [Prefix::Workers, Prefix::Requests];
 
 #[derive(Debug)]
 enum Stage {
@@ -78,6 +86,7 @@ pub struct Leader {
     stage: Stage,
     reaper: Reaper,
     publisher: Publisher,
+    clerk: Clerk,
     sessions_changed: bool,
 }
 
@@ -91,7 +100,9 @@ impl Leader {
         me: WorkerId,
         out: &mut Outbox,
     ) -> Self {
-        out.push(Action::Watch(Scope::Prefix(Prefix::Workers)));
+        for prefix in WATCHED {
+            out.push(Action::Watch(Scope::Prefix(prefix)));
+        }
         let timeout = config.operation_timeout;
         let leader = Self {
             term,
@@ -109,6 +120,7 @@ impl Leader {
             },
             reaper: Reaper::default(),
             publisher: Publisher::new(term),
+            clerk: Clerk::new(term, timeout),
             sessions_changed: true,
         };
         out.ask(
@@ -161,7 +173,14 @@ impl Leader {
                     .min(*wake_at)
             }
         };
-        stage.min(self.publisher.next_deadline())
+        // Requests are judged once there is a plan; what they changed before is needed for it.
+        let planning = matches!(self.stage, Stage::Planning { .. });
+        let clerk = if planning || self.clerk.overrides().is_none() {
+            self.clerk.next_deadline()
+        } else {
+            Time::NEVER
+        };
+        stage.min(self.publisher.next_deadline()).min(clerk)
     }
 
     /// Does whatever is due. A higher term that was found means that this leader is outdated.
@@ -176,6 +195,7 @@ impl Leader {
         if let Some(higher) = self.recover(sessions, partitions, out) {
             return Some(higher);
         }
+        self.follow_operators(out);
         if let Stage::Planning { planner, wake_at } = &mut self.stage {
             if std::mem::take(&mut self.sessions_changed) {
                 let list = partitions.map_or(0, |list| partition::hash(list));
@@ -216,6 +236,46 @@ impl Leader {
         None
     }
 
+    /// Lets the clerk work on requests, and the planner follow the overrides.
+    fn follow_operators(&mut self, out: &mut Outbox) {
+        let now = out.now();
+        match &mut self.stage {
+            Stage::Recovering { .. } => {
+                self.clerk.step(None, out);
+            }
+            Stage::Planning { planner, wake_at } => {
+                if let Some(overrides) = self.clerk.overrides() {
+                    planner.override_by(now, overrides);
+                }
+                if self.clerk.step(Some(&**planner), out).rebalance {
+                    planner.rebalance(now);
+                }
+                *wake_at = (*wake_at).min(planner.next_deadline().max(now));
+            }
+        }
+    }
+
+    /// Requests have news.
+    pub fn requests_watched(&mut self, event: &WatchEvent) {
+        self.clerk.watched(event);
+    }
+
+    /// What became of the clerk's look at the overrides. A higher term that was met means that this
+    /// leader is outdated.
+    pub fn overrides_read(&mut self, reply: StoreReply, out: &mut Outbox) -> Option<Term> {
+        self.clerk.read_answered(reply, out)
+    }
+
+    /// What became of the overrides.
+    pub fn overrides_written(&mut self, reply: StoreReply, out: &mut Outbox) -> Option<Term> {
+        self.clerk.written(reply, out)
+    }
+
+    /// What became of answers to requests.
+    pub fn requests_answered(&mut self, ids: Vec<Arc<str>>, reply: StoreReply, out: &mut Outbox) {
+        self.clerk.answered(ids, reply, out);
+    }
+
     fn recover(
         &mut self,
         sessions: &Sessions,
@@ -241,7 +301,9 @@ impl Leader {
                 out.ask(Purpose::RecoverPlan, StoreOp::Read(Key::Plan), self.timeout);
             }
         }
-        let (Some(found), Some(plan), Some(list)) = (&assignments, &plan, partitions) else {
+        let (Some(found), Some(plan), Some(list), Some(overrides)) =
+            (&assignments, &plan, partitions, self.clerk.overrides())
+        else {
             return None;
         };
         if !sessions.synced {
@@ -284,6 +346,7 @@ impl Leader {
             recovered,
         );
         planner.set_capacity(self.capacity);
+        planner.override_by(now, overrides);
         planner.partitions(now, list.clone());
         self.sessions_changed = true;
         self.stage = Stage::Planning {

@@ -64,7 +64,7 @@ impl Planner {
                     }
                     let desk = &mut self.crew[mv.to];
                     desk.owed |= desk.is_staying();
-                    self.due.relieve |= self.crew[mv.from].is_leaving();
+                    self.due.relieve |= self.crew[mv.from].is_shedding();
                 }
                 Verdict::Orphan => {
                     ended = true;

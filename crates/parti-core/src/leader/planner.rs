@@ -8,6 +8,7 @@
 //!  members ──▶ membership.rs   who came, left, crashed ─┐
 //!  partitions ─▶ planner.rs    what came, went ─────────┼─▶ windows.rs   wait, or plan now?
 //!                                                       │       │
+//!  overrides ─▶ overrides.rs   drained, paused, pinned ──┤       │
 //!  ready, released ─▶ moves.rs (rules: slots.rs) ───────┤       ▼
 //!                                                       │   spread.rs    ask the strategy
 //!                                                       ▼       │
@@ -26,7 +27,9 @@ use super::windows::{self, Window};
 use crate::config::Config;
 use crate::ids::{Incarnation, PartitionId, Term, Version, WorkerId};
 use crate::partition::{self, Partition};
-use crate::record::{AssignmentRecord, Blocked, Lifecycle, PlanRecord, Ready, SessionStatus};
+use crate::record::{
+    AssignmentRecord, Blocked, Lifecycle, OverridesRecord, PlanRecord, Ready, SessionStatus,
+};
 use crate::strategy::Strategy;
 use crate::time::Time;
 use crate::worker::Trouble;
@@ -146,6 +149,12 @@ pub struct Planner {
     pub(super) added: BTreeSet<PartitionId>,
     /// What left the list, as long as its last owner may not have let go of it.
     pub(super) dropped: BTreeMap<PartitionId, Dropped>,
+    /// What operators decided.
+    pub(super) overrides: Arc<OverridesRecord>,
+    /// Whether slots and workers are as they want it, since they or the list last changed.
+    pub(super) heeded: bool,
+    /// Paused partitions of which it is not known for certain that nobody holds them.
+    pub(super) pausing: BTreeSet<PartitionId>,
     /// Per worker, what it should let go of because it stands in somebody's way.
     pub(super) hints: BTreeMap<Seat, BTreeSet<PartitionId>>,
     pub(super) reason: String,
@@ -157,7 +166,7 @@ pub struct Planner {
     /// Slots or workers changed since assignments were last derived.
     pub(super) touched: bool,
     /// Something was heard since the last step.
-    news: Option<Time>,
+    pub(super) news: Option<Time>,
     heard_members: bool,
     pub(super) notes: Vec<Decision>,
 }
@@ -204,6 +213,9 @@ impl Planner {
             last_plan: None,
             added: BTreeSet::new(),
             dropped: BTreeMap::new(),
+            overrides: Arc::default(),
+            heeded: true,
+            pausing: BTreeSet::new(),
             hints: BTreeMap::new(),
             reason: String::new(),
             list_hash: 0,
@@ -249,6 +261,8 @@ impl Planner {
         }
         if changed {
             self.membership_changed = Some(now);
+            // A worker that was not known yet may be drained.
+            self.heeded &= self.overrides.drained.is_empty();
         }
         self.heard_members = true;
         self.news = Some(now);
@@ -266,6 +280,7 @@ impl Planner {
         let old = self.partitions.replace(list.clone());
         if let (Some(old), None) = (old, &self.recovered) {
             self.change_list(&old, &list);
+            self.heeded = false;
         }
     }
 
@@ -287,7 +302,9 @@ impl Planner {
         self.advance_moves(now, &list);
         self.open_window(now);
         self.close_window(now);
+        self.heed_overrides(&list);
         self.plan_what_is_due(now, &list);
+        self.enforce_pins(now, &list);
         let mut decisions = self.publish(&list);
         self.settle(&list);
         decisions.extend(self.plan_record(wall_ms, &list));
@@ -539,7 +556,7 @@ impl Planner {
             if self.may_still_hold(&held) && room {
                 self.slots[i] = Slot::Serving { worker: held.seat };
                 self.tell_again(held.seat);
-                self.due.relieve |= self.crew[held.seat].is_leaving();
+                self.due.relieve |= self.crew[held.seat].is_shedding();
             }
         }
     }

@@ -1,6 +1,7 @@
 //! The outbox: where the parts of a worker put their requests, and how they find their replies.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::ids::{Nonce, PartitionId, Revision, WorkerId};
@@ -24,6 +25,12 @@ pub enum Purpose {
     RecoverAssignments,
     /// The leader's look at what its predecessor left: the plan.
     RecoverPlan,
+    /// The leader's look at what its predecessor left: the overrides.
+    ReadOverrides,
+    /// The leader's overrides.
+    WriteOverrides,
+    /// What became of operators' requests, one per write.
+    AnswerRequests(Vec<Arc<str>>),
     /// The leader's publications, one per write.
     Publish(Vec<Key>),
     /// Ending silent sessions, one per write.

@@ -10,10 +10,11 @@ use parti_core::worker::Action;
 use super::{Invariant, Verdict};
 use crate::facts::{Facts, Proc, Seen};
 
-/// `group`, `leader` and `plan`.
-const SINGLE_KEYS: usize = 3;
-/// Watches of a worker: leader, plan, own assignment, workers, partitions, and room for growth.
-const WATCHES: usize = 8;
+/// `group`, `leader`, `plan` and `overrides`.
+const SINGLE_KEYS: usize = 4;
+/// Watches of a worker: leader, plan, own assignment, workers,
+/// requests, partitions, and room for growth.
+const WATCHES: usize = 9;
 /// Requests under way besides one per partition and worker.
 const REQUESTS: usize = 16;
 
@@ -48,7 +49,8 @@ impl Invariant for Bounded {
                 {
                     self.ids.insert(session.id.clone());
                 }
-                let allowed = SINGLE_KEYS + facts.partitions.len() + 2 * self.ids.len();
+                let requests = facts.asked as usize;
+                let allowed = SINGLE_KEYS + facts.partitions.len() + 2 * self.ids.len() + requests;
                 if facts.records.len() > allowed {
                     return Err(format!(
                         "process {proc} created {key:?}: {} keys where {allowed} are enough",

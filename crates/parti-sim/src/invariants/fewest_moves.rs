@@ -99,6 +99,10 @@ impl FewestMoves {
 
 /// Whether the group's strategy promises the fewest moves.
 fn is_promised(facts: &Facts) -> bool {
+    // An operator may want anything.
+    if facts.asked > 0 {
+        return false;
+    }
     match facts.setup.config.strategy {
         StrategyChoice::FairShare => true,
         StrategyChoice::ConsistentHash { .. } => {

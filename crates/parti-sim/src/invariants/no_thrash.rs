@@ -34,6 +34,9 @@ impl Invariant for NoThrash {
                 }
             };
         }
+        if let Seen::Asked { .. } = seen {
+            self.optimum += facts.partitions.len() as u64;
+        }
         let Seen::Wrote { .. } = seen else {
             return Ok(());
         };

@@ -335,6 +335,7 @@ impl World {
             link.heal();
         }
         self.change_list(None);
+        self.take_back_requests();
         self.trace.say(self.now, || "everything heals".into());
         self.jury.see(self.now, Seen::Healed);
         for proc in 0..self.procs.len() {

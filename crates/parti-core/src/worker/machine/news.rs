@@ -67,6 +67,11 @@ impl Worker {
                 }
             }
             Scope::Prefix(Prefix::Workers) => self.sessions_watched(event),
+            Scope::Prefix(Prefix::Requests) => {
+                if let Some(leader) = &mut self.leader {
+                    leader.requests_watched(event);
+                }
+            }
             _ => {}
         }
     }

@@ -3,7 +3,7 @@
 use crate::ids::{Term, Version, WorkerId};
 use crate::io::{Scope, StoreReply};
 use crate::key::{Key, Prefix};
-use crate::leader::{Leader, Sessions, election};
+use crate::leader::{self, Leader, Sessions, election};
 use crate::session;
 use crate::time::Time;
 use crate::worker::leaderless::Leaderless;
@@ -37,6 +37,23 @@ impl Worker {
             Purpose::RecoverPlan => {
                 if let Some(leader) = &mut self.leader {
                     leader.recovered_plan(reply, &mut self.out);
+                }
+            }
+            Purpose::ReadOverrides => {
+                let found = |leader: &mut Leader| leader.overrides_read(reply, &mut self.out);
+                if let Some(term) = self.leader.as_mut().and_then(found) {
+                    self.outdone(term);
+                }
+            }
+            Purpose::WriteOverrides => {
+                let found = |leader: &mut Leader| leader.overrides_written(reply, &mut self.out);
+                if let Some(term) = self.leader.as_mut().and_then(found) {
+                    self.outdone(term);
+                }
+            }
+            Purpose::AnswerRequests(ids) => {
+                if let Some(leader) = &mut self.leader {
+                    leader.requests_answered(ids, reply, &mut self.out);
                 }
             }
             Purpose::Publish(keys) => {
@@ -192,8 +209,9 @@ impl Worker {
 
     pub(super) fn step_down(&mut self) {
         if self.leader.take().is_some() {
-            self.out
-                .push(Action::Unwatch(Scope::Prefix(Prefix::Workers)));
+            for prefix in leader::WATCHED {
+                self.out.push(Action::Unwatch(Scope::Prefix(prefix)));
+            }
             self.out.report(Report::Leading(None));
         }
     }

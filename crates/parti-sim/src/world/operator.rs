@@ -1,0 +1,95 @@
+//! An operator who asks for things. His requests reach the store; whether anybody can fulfil them is
+//! another matter.
+
+use std::sync::Arc;
+
+use parti_core::ids::{Nonce, WorkerId};
+use parti_core::io::{Expect, Write};
+use parti_core::key::Key;
+use parti_core::record::{Outcome, Record, Request, RequestRecord};
+
+use super::World;
+use crate::facts::Seen;
+use crate::fault::Wish;
+
+impl World {
+    /// Asks for something; the worker is whoever runs there, the partition is counted round.
+    pub(super) fn ask(&mut self, wish: Wish, machine: usize, partition: usize) {
+        let index = partition % self.setup.partitions.len();
+        let partition = self.setup.partitions[index].id.clone();
+        let running = self.running_on(machine);
+        let id = running.and_then(|proc| self.procs[proc].worker.as_ref()?.id().cloned());
+        let worker = id.unwrap_or_else(|| WorkerId::new(format!("worker-{}", 90 + machine)));
+        let request = match wish {
+            Wish::Drain => Request::Drain { worker },
+            Wish::Undrain => Request::Undrain { worker },
+            Wish::Move => Request::Move { partition, worker },
+            Wish::Pin => Request::Pin { partition, worker },
+            Wish::Unpin => Request::Unpin { partition },
+            Wish::Pause => Request::Pause { partition },
+            Wish::Resume => Request::Resume { partition },
+            Wish::Rebalance => Request::Rebalance,
+        };
+        self.write_request(request);
+    }
+
+    /// Takes back whatever was asked for, so that the group can come to rest.
+    pub(super) fn take_back_requests(&mut self) {
+        let mut undone = Vec::new();
+        for stored in self.jury.facts.records.values() {
+            let Record::Request(record) = &stored.record else {
+                continue;
+            };
+            match &record.request {
+                Request::Drain { worker } => undone.push(Request::Undrain {
+                    worker: worker.clone(),
+                }),
+                Request::Move { partition, .. } | Request::Pin { partition, .. } => {
+                    undone.push(Request::Unpin {
+                        partition: partition.clone(),
+                    });
+                }
+                Request::Pause { partition } => undone.push(Request::Resume {
+                    partition: partition.clone(),
+                }),
+                _ => {}
+            }
+        }
+        for request in undone {
+            self.write_request(request);
+        }
+    }
+
+    fn write_request(&mut self, request: Request) {
+        self.requests += 1;
+        let key = Key::Request(format!("r{:03}", self.requests).into());
+        let record = Record::Request(Arc::new(RequestRecord {
+            request,
+            by: "an operator".into(),
+            why: "to see what happens".into(),
+            at: self.now / 1_000,
+            outcome: Outcome::Open,
+            nonce: Nonce(self.requests),
+        }));
+        self.store.apply_one(&Write {
+            key: key.clone(),
+            expect: Expect::Absent,
+            value: Some(record),
+        });
+        for accepted in self.store.drain_log() {
+            let (revision, new) = (accepted.revision, accepted.new);
+            self.trace.say(self.now, || {
+                format!("store: an operator wrote {key:?} @{revision} {new:?}")
+            });
+            if let Some(Record::Request(record)) = &new {
+                let seen = Seen::Asked {
+                    key: &key,
+                    revision,
+                    record,
+                };
+                self.jury.see(self.now, seen);
+            }
+        }
+        self.tell_watchers(&key);
+    }
+}
