@@ -102,9 +102,17 @@ pub struct WorkerRecord {
     /// Hash of the partition list this worker goes by: a leader with another one lists again.
     #[serde(with = "wire::hex")]
     pub partitions: u64,
+    /// Without a leader: the revision of the overrides that this worker goes by, once it holds
+    /// nothing that they forbid.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub heeds: Revision,
     /// The writer's mark.
     #[serde(with = "wire::hex_nonce")]
     pub nonce: Nonce,
+}
+
+fn is_zero(revision: &Revision) -> bool {
+    revision.0 == 0
 }
 
 impl WorkerRecord {

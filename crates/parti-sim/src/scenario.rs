@@ -3,7 +3,6 @@
 //! A scenario is plain data: a failing one is shrunk by leaving faults out, or making them
 //! shorter, and running the same seed again.
 
-use parti_core::config::Coordination;
 use parti_core::rng::Rng;
 use serde::{Deserialize, Serialize};
 
@@ -67,7 +66,7 @@ fn stop_of_all(setup: &Setup) -> Option<Timed> {
 fn requests(setup: &Setup) -> Vec<Timed> {
     let mut rng = Rng::new(setup.seed ^ 0x7061_7274_6921_0007);
     let calm = matches!(setup.class, Class::Outage | Class::StoreLoss);
-    if calm || setup.config.coordination != Coordination::Leader || !rng.chance(0.25) {
+    if calm || !rng.chance(0.25) {
         return Vec::new();
     }
     let one = |_| {

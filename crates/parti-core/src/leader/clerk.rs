@@ -13,6 +13,9 @@
 //! anything: what it read could be old, and what its predecessor still has in flight can land no
 //! more. Whatever a leader leaves half done the next one does again: entering a request twice is
 //! entering it once.
+//!
+//! Without a leader everybody watches requests and overrides, and goes by them; the lowest of the
+//! living does the writing. Two who both believe to be that one cost a conflict, nothing else.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -50,8 +53,8 @@ enum Overrides {
     Asked,
     /// Found, and not yet written anew under this term.
     Found(Option<Revision>, OverridesRecord),
-    /// Written under this term.
-    Landed(Revision, Arc<OverridesRecord>),
+    /// Written under this term; without a leader, as the watch has it.
+    Landed(Option<Revision>, Arc<OverridesRecord>),
     /// Damaged, or of a newer program: left alone, and nothing can be overridden.
     Unreadable,
 }
@@ -59,7 +62,8 @@ enum Overrides {
 /// Carries out requests.
 #[derive(Clone, Debug)]
 pub struct Clerk {
-    term: Term,
+    /// None in a group without a leader, where overrides are everybody's.
+    term: Option<Term>,
     timeout: Duration,
     overrides: Overrides,
     writing: Option<OverridesRecord>,
@@ -80,13 +84,44 @@ impl Clerk {
     /// A clerk of the leader of this term.
     pub fn new(term: Term, timeout: Duration) -> Self {
         Self {
-            term,
+            term: Some(term),
             timeout,
             overrides: Overrides::Unread(Time::ZERO),
             writing: None,
             requests: BTreeMap::new(),
             answering: BTreeMap::new(),
             not_before: Time::ZERO,
+        }
+    }
+
+    /// A clerk of a group without a leader, who is told of the overrides by a watch.
+    pub fn of_all(timeout: Duration) -> Self {
+        Self {
+            term: None,
+            overrides: Overrides::Unread(Time::NEVER),
+            ..Self::new(Term(0), timeout)
+        }
+    }
+
+    /// The revision of the overrides that stand.
+    pub fn revision(&self) -> Option<Revision> {
+        match &self.overrides {
+            Overrides::Landed(revision, _) => *revision,
+            _ => None,
+        }
+    }
+
+    /// News of the overrides, where there is no leader.
+    pub fn overrides_watched(&mut self, event: &WatchEvent, out: &mut Outbox) {
+        let stored = match event {
+            WatchEvent::Snapshot(records) => records.first(),
+            WatchEvent::Changed(stored) => Some(stored),
+            // Nobody deletes it.
+            WatchEvent::Removed(..) => return,
+        };
+        let unread = matches!(self.overrides, Overrides::Unread(_));
+        if unread || stored.map(|stored| stored.revision) > self.revision() {
+            self.found(stored.cloned(), out);
         }
     }
 
@@ -108,21 +143,13 @@ impl Clerk {
             _ if self.writing.is_some() => Time::NEVER,
             Overrides::Found(..) => self.not_before,
             Overrides::Landed(..) | Overrides::Unreadable => {
-                if self
-                    .requests
-                    .iter()
-                    .any(|(id, known)| self.is_open(id, known))
-                {
-                    self.not_before
-                } else {
+                if self.open().is_empty() {
                     Time::NEVER
+                } else {
+                    self.not_before
                 }
             }
         }
-    }
-
-    fn is_open(&self, id: &Arc<str>, known: &Known) -> bool {
-        known.record.outcome == Outcome::Open && !self.answering.contains_key(id)
     }
 
     /// News of requests.
@@ -193,12 +220,20 @@ impl Clerk {
         asked
     }
 
-    /// Open requests in the order in which they were made.
+    /// Open requests in the order in which they were made. None while one of them is being answered:
+    /// should that fail, it is judged again, and before any later one.
     fn open(&self) -> Vec<(Arc<str>, Known)> {
+        let is_open = |id: &Arc<str>| {
+            let known = self.requests.get(id);
+            known.is_some_and(|known| known.record.outcome == Outcome::Open)
+        };
+        if self.answering.keys().any(is_open) {
+            return Vec::new();
+        }
         let mut open: Vec<(Arc<str>, Known)> = self
             .requests
             .iter()
-            .filter(|(id, known)| self.is_open(id, known))
+            .filter(|(_, known)| known.record.outcome == Outcome::Open)
             .map(|(id, known)| (id.clone(), known.clone()))
             .collect();
         open.sort_by_key(|(_, known)| known.revision);
@@ -323,13 +358,13 @@ impl Clerk {
 
     fn write(&mut self, next: OverridesRecord, out: &mut Outbox) {
         let expect = match &self.overrides {
-            Overrides::Found(Some(revision), _) | Overrides::Landed(revision, _) => {
+            Overrides::Found(Some(revision), _) | Overrides::Landed(Some(revision), _) => {
                 Expect::At(*revision)
             }
             _ => Expect::Absent,
         };
         let record = OverridesRecord {
-            term: self.term,
+            term: self.term.unwrap_or_default(),
             nonce: out.nonce(),
             ..next
         };
@@ -356,15 +391,22 @@ impl Clerk {
     /// What stands there, if anything does.
     fn found(&mut self, found: Option<Stored>, out: &mut Outbox) -> Option<Term> {
         let Some(stored) = found else {
-            self.overrides = Overrides::Found(None, OverridesRecord::default());
+            self.overrides = match self.term {
+                Some(_) => Overrides::Found(None, OverridesRecord::default()),
+                None => Overrides::Landed(None, Arc::default()),
+            };
             return None;
         };
-        match &stored.record {
-            Record::Overrides(record) => {
+        match (&stored.record, self.term) {
+            (Record::Overrides(record), Some(term)) => {
                 self.overrides = Overrides::Found(Some(stored.revision), (**record).clone());
-                (record.term > self.term).then_some(record.term)
+                (record.term > term).then_some(record.term)
             }
-            other => {
+            (Record::Overrides(record), None) => {
+                self.overrides = Overrides::Landed(Some(stored.revision), record.clone());
+                None
+            }
+            (other, _) => {
                 let why = match other {
                     Record::Unreadable(why) => why.to_string(),
                     _ => "it is a record of another kind".into(),
@@ -385,7 +427,10 @@ impl Clerk {
         };
         match outcomes.into_iter().next() {
             Some(WriteOutcome::Done(revision)) => {
-                self.overrides = Overrides::Landed(revision, Arc::new(written));
+                // The watch may have been faster.
+                if Some(revision) > self.revision() {
+                    self.overrides = Overrides::Landed(Some(revision), Arc::new(written));
+                }
                 None
             }
             Some(WriteOutcome::Conflict(found)) => {
@@ -395,8 +440,9 @@ impl Clerk {
             }
             // Its fate is open: until a further write has landed, it is not known what stands.
             Some(WriteOutcome::Failed(_)) | None => {
-                if let Overrides::Landed(revision, record) = &self.overrides {
-                    self.overrides = Overrides::Found(Some(*revision), (**record).clone());
+                if let (Overrides::Landed(revision, record), Some(_)) = (&self.overrides, self.term)
+                {
+                    self.overrides = Overrides::Found(*revision, (**record).clone());
                 }
                 self.not_before = out.now() + PAUSE;
                 None

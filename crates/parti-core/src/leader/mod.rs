@@ -45,6 +45,7 @@ use crate::key::{Key, Prefix};
 use crate::leader::clerk::Clerk;
 use crate::leader::planner::{Decision, Member, Planner, Recovered};
 use crate::leader::publisher::Publisher;
+use crate::leader::requests::Sight;
 pub use crate::leader::sessions::{Reaper, Sessions};
 use crate::partition::{self, Partition};
 use crate::record::{AssignmentRecord, PlanRecord, Ready, Record, SessionStatus};
@@ -247,7 +248,8 @@ impl Leader {
                 if let Some(overrides) = self.clerk.overrides() {
                     planner.override_by(now, overrides);
                 }
-                if self.clerk.step(Some(&**planner), out).rebalance {
+                let sight = planner.has_begun().then_some(&**planner as &dyn Sight);
+                if self.clerk.step(sight, out).rebalance {
                     planner.rebalance(now);
                 }
                 *wake_at = (*wake_at).min(planner.next_deadline().max(now));

@@ -28,6 +28,11 @@ impl Planner {
         }
     }
 
+    /// Whether it knows the group: what its predecessor left, and who is there.
+    pub fn has_begun(&self) -> bool {
+        self.recovered.is_none()
+    }
+
     /// Everybody gets a share now, whatever threshold and cooldown say.
     pub fn rebalance(&mut self, now: Time) {
         self.due.full = true;
@@ -218,7 +223,8 @@ impl Sight for Planner {
 
     fn is_free(&self, partition: &PartitionId) -> bool {
         let slot = self.place_of(partition).map(|i| &self.slots[i]);
-        slot == Some(&Slot::Unassigned(Reason::Paused)) && !self.pausing.contains(partition)
+        let confirmed = !self.pausing.contains(partition) || crate::planted!(PauseDoneTooSoon);
+        slot == Some(&Slot::Unassigned(Reason::Paused)) && confirmed
     }
 
     fn holds_nothing(&self, worker: &WorkerId, life: Incarnation) -> bool {

@@ -121,7 +121,7 @@ pub struct Planner {
     pub(super) me: WorkerId,
     pub(super) capacity: Option<u32>,
     /// What earlier leaders left, until the first step has built on it.
-    recovered: Option<Recovered>,
+    pub(super) recovered: Option<Recovered>,
     pub(super) crew: Crew,
     /// Sorted by id; none until the first list came.
     pub(super) partitions: Option<Arc<[Partition]>>,
@@ -300,9 +300,9 @@ impl Planner {
         self.hear_sessions(now);
         self.end_phase();
         self.advance_moves(now, &list);
+        self.heed_overrides(&list);
         self.open_window(now);
         self.close_window(now);
-        self.heed_overrides(&list);
         self.plan_what_is_due(now, &list);
         self.enforce_pins(now, &list);
         let mut decisions = self.publish(&list);

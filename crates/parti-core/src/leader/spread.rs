@@ -135,7 +135,8 @@ impl Planner {
         let pick = |wanted: &dyn Fn(&Desk) -> bool| -> Vec<Seat> {
             let fits = |seat: &Seat| {
                 let desk = &self.crew[*seat];
-                desk.is_staying() && !desk.is_drained() && wanted(desk)
+                let drained = desk.is_drained() && !crate::planted!(DrainedStillReceives);
+                desk.is_staying() && !drained && wanted(desk)
             };
             self.crew.by_id().filter(fits).collect()
         };
@@ -206,7 +207,7 @@ impl Planner {
         for (&i, owner) in asked.iter().zip(answer.owners) {
             let pinned = self
                 .pinned_to(&list[i].id)
-                .filter(|&seat| index[seat].is_some());
+                .filter(|&seat| index[seat].is_some() && !crate::planted!(PlansIgnorePins));
             owners[i] = pinned.or(owner.and_then(|w| eligible.get(w as usize).copied()));
         }
         Targets { eligible, owners }

@@ -169,6 +169,7 @@ impl Body for WorkerRecord {
             ("released", self.released.0),
             ("applied", self.applied.0),
             ("ready.version", self.ready.version.0),
+            ("heeds", self.heeds.0),
         ])?;
         if self.state > 8 {
             return Err(format!("state is {}, not 0 to 8", self.state));

@@ -12,13 +12,10 @@ pub struct OverridesRecord {
     /// The term of the leader that wrote it.
     pub term: Term,
     /// Workers that serve nothing, sorted.
-    #[serde(default)]
     pub drained: Vec<Drained>,
     /// Partitions that nobody serves, sorted.
-    #[serde(default)]
     pub paused: Vec<PartitionId>,
     /// Partitions that stay where they were put, sorted by partition.
-    #[serde(default)]
     pub pinned: Vec<Pinned>,
     /// The writer's mark.
     #[serde(with = "wire::hex_nonce")]

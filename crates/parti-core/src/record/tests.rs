@@ -104,6 +104,7 @@ fn examples() -> Vec<(Key, Record, &'static str)> {
                 load: 12,
                 degraded: Some("source not available".into()),
                 partitions: 0xfeed,
+                heeds: Revision(0),
                 nonce: Nonce(3),
             })),
             r#"{"v":1,"incarnation":17,"beat":5,"status":"live","state":4,"term":3,"released":9,"applied":8,"ready":{"version":9,"partitions":["7"]},"blocked_by":[{"partition":"3","owner":"worker-0","incarnation":2}],"load":12,"degraded":"source not available","partitions":"000000000000feed","nonce":"0000000000000003"}"#,
@@ -123,6 +124,7 @@ fn examples() -> Vec<(Key, Record, &'static str)> {
                 load: 0,
                 degraded: None,
                 partitions: 0,
+                heeds: Revision(0),
                 nonce: Nonce(4),
             })),
             r#"{"v":1,"incarnation":null,"beat":0,"status":"goodbye","state":1,"term":0,"released":0,"applied":0,"ready":{"version":0,"partitions":[]},"blocked_by":[],"load":0,"degraded":null,"partitions":"0000000000000000","nonce":"0000000000000004"}"#,
@@ -169,6 +171,31 @@ fn examples() -> Vec<(Key, Record, &'static str)> {
                 ..PartitionRecord::default()
             })),
             r#"{"v":1,"epoch":1,"owner":null,"incarnation":null,"start":100,"offset":null,"next_offset":100,"begun":null,"nonce":"0000000000000007","claimed_at":0,"updated_at":0}"#,
+        ),
+        (
+            Key::Overrides,
+            Record::Overrides(Arc::new(OverridesRecord {
+                term: Term(3),
+                drained: vec![Drained {
+                    worker: worker_id("worker-1"),
+                    incarnation: Incarnation(17),
+                }],
+                paused: vec![partition_id("7")],
+                pinned: vec![
+                    Pinned {
+                        partition: partition_id("8"),
+                        worker: worker_id("worker-2"),
+                        incarnation: None,
+                    },
+                    Pinned {
+                        partition: partition_id("9"),
+                        worker: worker_id("worker-2"),
+                        incarnation: Some(Incarnation(20)),
+                    },
+                ],
+                nonce: Nonce(8),
+            })),
+            r#"{"v":1,"term":3,"drained":[{"worker":"worker-1","incarnation":17}],"paused":["7"],"pinned":[{"partition":"8","worker":"worker-2"},{"partition":"9","worker":"worker-2","incarnation":20}],"nonce":"0000000000000008"}"#,
         ),
         (
             Key::Request("r1".into()),

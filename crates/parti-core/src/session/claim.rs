@@ -348,6 +348,7 @@ impl Claim {
             load: 0,
             degraded: None,
             partitions: 0,
+            heeds: Revision(0),
             nonce,
         };
         let key = Key::Worker(self.settings.id(number));

@@ -356,4 +356,5 @@ fn same_news(a: &WorkerRecord, b: &WorkerRecord) -> bool {
         && a.blocked_by == b.blocked_by
         && a.degraded == b.degraded
         && a.partitions == b.partitions
+        && a.heeds == b.heeds
 }

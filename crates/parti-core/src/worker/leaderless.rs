@@ -5,6 +5,9 @@
 //! goes, after a grace, to the next in rank, who gives it back when the target owner asks for it
 //! (by reporting that it is blocked). Nobody stands in beyond its capacity.
 //!
+//! Everybody goes by the same overrides, too: who is drained counts as none, what is paused is left
+//! out, a pin beats the strategy. The lowest of the living carries out requests (`leader/clerk`).
+//!
 //! ```text
 //! sessions ──▶ members ──▶ strategy ──▶ target ──┬─ mine ───────────────────────▶ serve
 //!                                                │                                  ▲
@@ -19,12 +22,13 @@ use std::time::Duration;
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use crate::config::Config;
-use crate::ids::{PartitionId, WorkerId};
-use crate::io::{StoreOp, StoreReply};
+use crate::ids::{Incarnation, PartitionId, Revision, WorkerId};
+use crate::io::{StoreOp, StoreReply, WatchEvent};
 use crate::key::{Key, Prefix};
+use crate::leader::clerk::Clerk;
 use crate::leader::{Reaper, Sessions};
 use crate::partition::Partition;
-use crate::record::{Record, SessionStatus};
+use crate::record::{OverridesRecord, Record, SessionStatus};
 use crate::session::silence::Silence;
 use crate::strategy::{Input, Strategy};
 use crate::time::Time;
@@ -32,6 +36,9 @@ use crate::worker::Trouble;
 use crate::worker::holding::Holdings;
 use crate::worker::outbox::{Outbox, Purpose};
 
+use sight::Peers;
+
+mod sight;
 #[cfg(test)]
 mod tests;
 
@@ -65,6 +72,14 @@ pub struct Leaderless {
     waits_for_room: bool,
     /// How many partitions fit nowhere, when that was last told.
     over_cap: u64,
+    clerk: Clerk,
+    /// The overrides that the target goes by.
+    overrides: Arc<OverridesRecord>,
+    heeding: Revision,
+    /// Who owned what, when last looked around.
+    owners: BTreeMap<PartitionId, (WorkerId, Incarnation)>,
+    /// Whether requests are this worker's to carry out.
+    is_clerk: bool,
 }
 
 impl Leaderless {
@@ -91,6 +106,68 @@ impl Leaderless {
             serve: Vec::new(),
             waits_for_room: false,
             over_cap: 0,
+            clerk: Clerk::of_all(config.operation_timeout),
+            overrides: Arc::default(),
+            heeding: Revision(0),
+            owners: BTreeMap::new(),
+            is_clerk: false,
+        }
+    }
+
+    /// News of requests.
+    pub fn requests_watched(&mut self, event: &WatchEvent) {
+        self.clerk.watched(event);
+    }
+
+    /// News of the overrides.
+    pub fn overrides_watched(&mut self, event: &WatchEvent, out: &mut Outbox) {
+        self.clerk.overrides_watched(event, out);
+        self.changed = true;
+    }
+
+    /// What became of the overrides.
+    pub fn overrides_written(&mut self, reply: StoreReply, out: &mut Outbox) {
+        self.clerk.written(reply, out);
+        self.changed = true;
+    }
+
+    /// What became of answers to requests.
+    pub fn requests_answered(&mut self, ids: Vec<Arc<str>>, reply: StoreReply, out: &mut Outbox) {
+        self.clerk.answered(ids, reply, out);
+    }
+
+    /// The revision of the overrides that the present choice goes by.
+    pub fn heeding(&self) -> Revision {
+        self.heeding
+    }
+
+    /// Whether an operator wants this life to serve nothing.
+    pub fn drains(&self, me: &WorkerId, life: Incarnation) -> bool {
+        let overrides = self.clerk.overrides();
+        overrides.is_some_and(|overrides| overrides.drains(me, life))
+    }
+
+    /// Carries out requests, if this worker is the lowest of those who live.
+    pub fn carry_out_requests(
+        &mut self,
+        me: &WorkerId,
+        partitions: &[Partition],
+        sessions: &Sessions,
+        out: &mut Outbox,
+    ) {
+        let mut living = sessions
+            .iter()
+            .filter(|(_, _, record)| record.status == SessionStatus::Live);
+        self.is_clerk = sessions.synced && living.next().is_some_and(|(id, ..)| id == me);
+        if self.is_clerk {
+            let peers = Peers {
+                partitions,
+                sessions,
+                owners: &self.owners,
+                revision: self.clerk.revision(),
+            };
+            // There is nothing to rebalance: the target never depends on what was before.
+            self.clerk.step(Some(&peers), out);
         }
     }
 
@@ -114,7 +191,12 @@ impl Leaderless {
         let reaper = self
             .reaper
             .next_deadline(me, sessions, silence, self.ttl, self.id_ttl);
-        resting.min(look).min(reaper)
+        let clerk = if self.is_clerk {
+            self.clerk.next_deadline()
+        } else {
+            Time::NEVER
+        };
+        resting.min(look).min(reaper).min(clerk)
     }
 
     /// Ends silent sessions, looks around, and says what to serve when that changed.
@@ -129,9 +211,9 @@ impl Leaderless {
         holdings: &Holdings,
         out: &mut Outbox,
     ) -> Option<Vec<PartitionId>> {
-        if !sessions.synced {
+        let (Some(overrides), true) = (self.clerk.overrides(), sessions.synced) else {
             return None;
-        }
+        };
         let now = out.now();
         self.reaper
             .step(me, sessions, silence, self.ttl, self.id_ttl, |_| false, out);
@@ -155,31 +237,70 @@ impl Leaderless {
         }
         self.members = sessions
             .iter()
-            .filter(|(id, _, record)| {
-                *id != me && record.status == SessionStatus::Live && record.degraded.is_none()
+            .filter(|(id, revision, record)| {
+                *id != me
+                    && record.status == SessionStatus::Live
+                    && record.degraded.is_none()
+                    && !overrides.drains(id, record.incarnation_at(*revision))
             })
             .map(|(id, ..)| id.clone())
             .chain(fit.then(|| me.clone()))
             .collect();
         self.members.sort();
-        let input = Input {
-            workers: &self.members,
-            partitions,
-            previous: &[],
-            capacity: self.capacity,
-        };
-        self.target = self.strategy.assign(input).owners;
-        self.tell_over_cap(out);
+        self.heeding = self.clerk.revision().unwrap_or_default();
+        self.overrides = overrides;
+        self.aim(partitions, sessions, out);
         self.give_back(me, partitions, sessions);
         self.choose(me, fit, partitions, holdings, now)
     }
 
+    /// Asks the strategy, and puts what operators decided above its answer.
+    fn aim(&mut self, partitions: &[Partition], sessions: &Sessions, out: &mut Outbox) {
+        let overrides = self.overrides.clone();
+        let asked: Vec<Partition>;
+        let active = if overrides.paused.is_empty() {
+            partitions
+        } else {
+            let goes_on = |partition: &&Partition| !overrides.pauses(&partition.id);
+            asked = partitions.iter().filter(goes_on).cloned().collect();
+            &asked
+        };
+        let input = Input {
+            workers: &self.members,
+            partitions: active,
+            previous: &[],
+            capacity: self.capacity,
+        };
+        let owners = self.strategy.assign(input).owners;
+        self.tell_over_cap(&owners, out);
+        let pinned = |partition: &Partition| {
+            let pin = overrides.pin_of(&partition.id)?;
+            let (revision, record) = sessions.get(&pin.worker)?;
+            let life = record.incarnation_at(revision);
+            let place = self.members.binary_search(&pin.worker).ok()?;
+            let holds = pin.incarnation.is_none_or(|pinned| pinned == life);
+            u32::try_from(place).ok().filter(|_| holds)
+        };
+        let mut owners = owners.into_iter();
+        self.target = partitions
+            .iter()
+            .map(|partition| {
+                if overrides.pauses(&partition.id) {
+                    return None;
+                }
+                let owner = owners.next().flatten();
+                pinned(partition).or(owner)
+            })
+            .collect();
+        self.stand_in.retain(|id| !overrides.pauses(id));
+    }
+
     /// Says once per change how many partitions fit nowhere.
-    fn tell_over_cap(&mut self, out: &mut Outbox) {
+    fn tell_over_cap(&mut self, owners: &[Option<u32>], out: &mut Outbox) {
         let (Some(cap), false) = (self.capacity, self.members.is_empty()) else {
             return;
         };
-        let partitions = self.target.iter().filter(|owner| owner.is_none()).count() as u64;
+        let partitions = owners.iter().filter(|owner| owner.is_none()).count() as u64;
         if std::mem::replace(&mut self.over_cap, partitions) != partitions && partitions > 0 {
             out.trouble(Trouble::OverCap { partitions, cap });
         }
@@ -282,12 +403,14 @@ impl Leaderless {
             return;
         };
         let mut owned = BTreeSet::new();
+        self.owners.clear();
         for stored in &records {
             if let (Key::Partition(id), Record::Partition(record)) = (&stored.key, &stored.record)
                 && let Some((owner, life)) = &record.owner
                 && !holdings.is_over(owner, *life)
             {
                 owned.insert(id.clone());
+                self.owners.insert(id.clone(), (owner.clone(), *life));
             }
         }
         for (place, partition) in partitions.iter().enumerate() {
@@ -298,6 +421,10 @@ impl Leaderless {
                 if !holdings.holds(id) && self.stand_in.remove(id) {
                     self.changed = true;
                 }
+                continue;
+            }
+            if self.overrides.pauses(id) {
+                self.free_since.remove(id);
                 continue;
             }
             let since = *self.free_since.entry(id.clone()).or_insert(now);

@@ -209,6 +209,7 @@ impl<I: Invariant> Bench<I> {
             load: 0,
             degraded: None,
             partitions: 0,
+            heeds: Revision(0),
             nonce: Nonce(0),
         };
         self.write(

@@ -114,7 +114,11 @@ impl RevokeNeedsReady {
                 .setup
                 .index_of(partition)
                 .is_some_and(|index| facts.partitions[index].unlisted);
-            if removed || after.serve.binary_search(partition).is_ok() {
+            // An operator's pause waits for nobody.
+            let paused = facts
+                .overrides()
+                .is_some_and(|overrides| overrides.pauses(partition));
+            if removed || paused || after.serve.binary_search(partition).is_ok() {
                 continue;
             }
             let mut waiting = None;

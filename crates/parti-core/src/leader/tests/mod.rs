@@ -5,6 +5,7 @@ mod changes;
 mod chaos;
 mod handoff;
 mod limits;
+mod operators;
 mod start;
 mod takeover;
 

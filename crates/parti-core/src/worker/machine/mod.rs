@@ -18,7 +18,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::config::{Config, Coordination};
-use crate::ids::{Term, Version, WorkerId};
+use crate::ids::{Revision, Term, Version, WorkerId};
 use crate::io::{SourceEvent, SourceKind};
 use crate::lane::Lanes;
 use crate::leader::election::Election;
@@ -60,6 +60,8 @@ struct Told {
     highest_term: Term,
     released: Version,
     applied: Version,
+    /// Without a leader: up to which revision of the overrides nothing forbidden is held.
+    heeds: Revision,
 }
 
 /// One worker of a group.

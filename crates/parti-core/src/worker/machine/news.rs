@@ -71,6 +71,14 @@ impl Worker {
                 if let Some(leader) = &mut self.leader {
                     leader.requests_watched(event);
                 }
+                if let Some(leaderless) = &mut self.leaderless {
+                    leaderless.requests_watched(event);
+                }
+            }
+            Scope::Key(Key::Overrides) => {
+                if let Some(leaderless) = &mut self.leaderless {
+                    leaderless.overrides_watched(event, &mut self.out);
+                }
             }
             _ => {}
         }

@@ -105,9 +105,9 @@ impl Worker {
     }
 
     pub(super) fn step_leaderless(&mut self) {
-        let fit = self.stopping.is_none() && self.lanes.degraded().is_none();
+        let stays = self.stopping.is_none();
         let lease = self.lease();
-        let (Some(leaderless), Some((me, _)), Some(list)) =
+        let (Some(leaderless), Some((me, life)), Some(list)) =
             (&mut self.leaderless, self.session.id(), &self.partitions)
         else {
             return;
@@ -115,6 +115,10 @@ impl Worker {
         if !lease {
             return;
         }
+        if stays {
+            leaderless.carry_out_requests(me, list, &self.sessions, &mut self.out);
+        }
+        let fit = stays && self.lanes.degraded().is_none() && !leaderless.drains(me, life);
         let serve = leaderless.step(
             me,
             fit,

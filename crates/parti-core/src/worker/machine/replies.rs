@@ -45,6 +45,11 @@ impl Worker {
                     self.outdone(term);
                 }
             }
+            Purpose::WriteOverrides if self.leaderless.is_some() => {
+                if let Some(leaderless) = &mut self.leaderless {
+                    leaderless.overrides_written(reply, &mut self.out);
+                }
+            }
             Purpose::WriteOverrides => {
                 let found = |leader: &mut Leader| leader.overrides_written(reply, &mut self.out);
                 if let Some(term) = self.leader.as_mut().and_then(found) {
@@ -54,6 +59,8 @@ impl Worker {
             Purpose::AnswerRequests(ids) => {
                 if let Some(leader) = &mut self.leader {
                     leader.requests_answered(ids, reply, &mut self.out);
+                } else if let Some(leaderless) = &mut self.leaderless {
+                    leaderless.requests_answered(ids, reply, &mut self.out);
                 }
             }
             Purpose::Publish(keys) => {
@@ -112,7 +119,13 @@ impl Worker {
         self.silence.succeeded(self.out.now());
         self.out.report(Report::Claimed(me.clone(), incarnation));
         if self.leaderless.is_some() {
-            self.out.push(Action::Watch(Scope::Prefix(Prefix::Workers)));
+            for scope in [
+                Scope::Prefix(Prefix::Workers),
+                Scope::Prefix(Prefix::Requests),
+                Scope::Key(Key::Overrides),
+            ] {
+                self.out.push(Action::Watch(scope));
+            }
         } else {
             for key in [Key::Leader, Key::Plan, Key::Assignment(me.clone())] {
                 self.out.push(Action::Watch(Scope::Key(key)));
