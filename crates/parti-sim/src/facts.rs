@@ -39,6 +39,8 @@ pub struct Facts {
     pub ownership_changed: Micros,
     /// Whether the partition list has changed.
     pub list_changed: bool,
+    /// How many lines the history has.
+    pub events: u64,
     /// How many requests operators made.
     pub asked: u64,
     /// When the store was lost.
@@ -271,6 +273,7 @@ impl Facts {
             membership_changed: 0,
             ownership_changed: 0,
             list_changed: false,
+            events: 0,
             asked: 0,
             store_lost: None,
             healed: None,
@@ -565,6 +568,11 @@ impl Facts {
                 }
             }
             _ => {}
+        }
+        if let Key::Event(_) = key {
+            // Nobody looks at the history but people; it is only counted.
+            self.events = self.events + u64::from(old.is_none()) - u64::from(new.is_none());
+            return;
         }
         match new {
             Some(record) => {

@@ -25,10 +25,10 @@ use super::requests::{self, Sight};
 use crate::ids::{Revision, Term};
 use crate::io::{Expect, StoreOp, StoreReply, Stored, WatchEvent, Write, WriteOutcome};
 use crate::key::Key;
-use crate::record::{Outcome, OverridesRecord, Record, Request, RequestRecord};
+use crate::record::{EventKind, Outcome, OverridesRecord, Record, Request, RequestRecord};
 use crate::time::Time;
+use crate::worker::Trouble;
 use crate::worker::outbox::{Outbox, Purpose};
-use crate::worker::{Report, Trouble};
 
 /// How many requests are looked at in one go.
 const BATCH: usize = 64;
@@ -331,7 +331,7 @@ impl Clerk {
         for (id, known, outcome) in answers.into_iter().take(BATCH) {
             let answered = outcome.map(|outcome| {
                 if !matches!(outcome, Outcome::Accepted) {
-                    out.report(Report::History(told(&known.record, &outcome)));
+                    out.tell(EventKind::Request, told(&known.record, &outcome));
                 }
                 Arc::new(RequestRecord {
                     outcome,

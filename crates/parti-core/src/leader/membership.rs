@@ -12,7 +12,7 @@ use super::crew::Standing;
 use super::planner::{Member, Planner};
 use super::slots::{Reason, Slot};
 use super::windows::{self, Span, Window};
-use crate::record::{Lifecycle, SessionStatus};
+use crate::record::{EventKind, Lifecycle, SessionStatus};
 use crate::time::Time;
 
 /// What happened to a worker.
@@ -127,7 +127,12 @@ impl Planner {
                 Change::Lost => "was lost",
                 Change::Vanished => "is gone again",
             };
-            self.history(format!("{id} {what}"));
+            let kind = match change {
+                Change::Joined | Change::CameBack => EventKind::Join,
+                Change::Leaves | Change::Left => EventKind::Leave,
+                Change::Lost | Change::Vanished => EventKind::Crash,
+            };
+            self.history(kind, format!("{id} {what}"));
         }
         if self.window.is_cold_start() || self.lifecycle == Lifecycle::ColdStart {
             return;
@@ -166,9 +171,10 @@ impl Planner {
         self.lifecycle = Lifecycle::ColdStart;
         self.window = Window::ColdStart(Span::at(now));
         self.reason = format!("restart: {lost} of {planned} workers lost, waiting for them");
-        self.history(format!(
-            "restart detected: {lost} of {planned} workers lost"
-        ));
+        self.history(
+            EventKind::Plan,
+            format!("restart detected: {lost} of {planned} workers lost"),
+        );
     }
 
     /// Partitions of workers that are gone need another; in a restart they wait for their owner.

@@ -39,7 +39,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::config::Config;
-use crate::ids::{Revision, Term, WorkerId};
+use crate::ids::{PartitionId, Revision, Term, WorkerId};
 use crate::io::{Scope, StoreOp, StoreReply, Stored, WatchEvent};
 use crate::key::{Key, Prefix};
 use crate::leader::clerk::Clerk;
@@ -48,15 +48,18 @@ use crate::leader::publisher::Publisher;
 use crate::leader::requests::Sight;
 pub use crate::leader::sessions::{Reaper, Sessions};
 use crate::partition::{self, Partition};
-use crate::record::{AssignmentRecord, PlanRecord, Ready, Record, SessionStatus};
+use crate::record::{AssignmentRecord, EventKind, PlanRecord, Ready, Record, SessionStatus};
 use crate::session::silence::Silence;
 use crate::strategy::Strategy;
 use crate::time::Time;
+use crate::worker::Action;
 use crate::worker::outbox::{Outbox, Purpose};
-use crate::worker::{Action, Report};
 
 /// What only the leader watches.
 pub const WATCHED: [Prefix; 2] = [Prefix::Workers, Prefix::Requests];
+
+/// So many moves are named in one line of the history.
+const MOVES_NAMED: usize = 8;
 
 #[derive(Debug)]
 enum Stage {
@@ -218,9 +221,10 @@ impl Leader {
                         Decision::Plan(record) => self.publisher.plan(record),
                         Decision::Forget(worker) => self.publisher.forget(worker),
                         Decision::Trouble(trouble) => out.trouble(trouble),
-                        Decision::History(line) => out.report(Report::History(line)),
+                        Decision::History(kind, line) => out.tell(kind, line),
                     }
                 }
+                tell_moved(&planner.take_moved(), out);
                 // A planner that is due again at once has decided all it can for now.
                 *wake_at = planner.next_deadline().max(now + Duration::from_millis(1));
             }
@@ -417,6 +421,22 @@ impl Leader {
         self.reaper.answered(ids, reply, sessions, silence, out);
         self.sessions_changed = true;
     }
+}
+
+/// One line for all moves that ended together, which names the first few.
+fn tell_moved(moved: &[(PartitionId, WorkerId, WorkerId)], out: &mut Outbox) {
+    if moved.is_empty() {
+        return;
+    }
+    let named = moved.iter().take(MOVES_NAMED);
+    let named: Vec<String> = named
+        .map(|(partition, from, to)| format!("{partition} from {from} to {to}"))
+        .collect();
+    let mut line = format!("moved {}", named.join(", "));
+    if moved.len() > MOVES_NAMED {
+        line += &format!(" and {} more", moved.len() - MOVES_NAMED);
+    }
+    out.tell(EventKind::Handoff, line);
 }
 
 /// The sessions as the planner sees them: what they say about other terms does not count, and who

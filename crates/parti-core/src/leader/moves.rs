@@ -6,7 +6,7 @@ use super::planner::{Decision, Phase, Planner};
 use super::slots::{self, Blame, Move, Reason, Slot, Verdict};
 use super::windows;
 use crate::partition::Partition;
-use crate::record::Lifecycle;
+use crate::record::{EventKind, Lifecycle};
 use crate::time::Time;
 use crate::worker::Trouble;
 
@@ -49,6 +49,9 @@ impl Planner {
                 }
                 Verdict::Grant => {
                     self.slots[i] = Slot::Serving { worker: mv.to };
+                    let (from, to) = (&self.crew[mv.from].id, &self.crew[mv.to].id);
+                    self.moved
+                        .push((list[i].id.clone(), from.clone(), to.clone()));
                     (ended, given) = (true, true);
                 }
                 Verdict::RollBack(blame) => {
@@ -109,8 +112,9 @@ impl Planner {
             desk.suspended_until = Some(now + windows::suspension(&self.config, desk.failures));
         }
         let id = desk.id.clone();
-        self.history(format!(
-            "{id} did not get ready in time: {moves} moves rolled back"
-        ));
+        self.history(
+            EventKind::Handoff,
+            format!("{id} did not get ready in time: {moves} moves rolled back"),
+        );
     }
 }

@@ -15,7 +15,7 @@ use super::requests::Sight;
 use super::slots::{Reason, Seat, Slot};
 use crate::ids::{Incarnation, PartitionId, Version, WorkerId};
 use crate::partition::Partition;
-use crate::record::OverridesRecord;
+use crate::record::{EventKind, OverridesRecord};
 use crate::time::Time;
 
 impl Planner {
@@ -191,7 +191,10 @@ impl Planner {
                 version: self.coming(),
             });
             self.reason = "pinned by an operator".into();
-            self.history(format!("pinned by an operator: {moves} moves begun"));
+            self.history(
+                EventKind::Request,
+                format!("pinned by an operator: {moves} moves begun"),
+            );
         }
     }
 }

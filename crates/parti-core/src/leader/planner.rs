@@ -28,7 +28,8 @@ use crate::config::Config;
 use crate::ids::{Incarnation, PartitionId, Term, Version, WorkerId};
 use crate::partition::{self, Partition};
 use crate::record::{
-    AssignmentRecord, Blocked, Lifecycle, OverridesRecord, PlanRecord, Ready, SessionStatus,
+    AssignmentRecord, Blocked, EventKind, Lifecycle, OverridesRecord, PlanRecord, Ready,
+    SessionStatus,
 };
 use crate::strategy::Strategy;
 use crate::time::Time;
@@ -76,7 +77,7 @@ pub enum Decision {
     /// Something is wrong, named.
     Trouble(Trouble),
     /// A line for the group's history.
-    History(String),
+    History(EventKind, String),
 }
 
 /// What should be done as soon as it may.
@@ -155,6 +156,8 @@ pub struct Planner {
     pub(super) heeded: bool,
     /// Paused partitions of which it is not known for certain that nobody holds them.
     pub(super) pausing: BTreeSet<PartitionId>,
+    /// Moves that came to their end since they were last told of: what, from where, to where.
+    pub(super) moved: Vec<(PartitionId, WorkerId, WorkerId)>,
     /// Per worker, what it should let go of because it stands in somebody's way.
     pub(super) hints: BTreeMap<Seat, BTreeSet<PartitionId>>,
     pub(super) reason: String,
@@ -216,6 +219,7 @@ impl Planner {
             overrides: Arc::default(),
             heeded: true,
             pausing: BTreeSet::new(),
+            moved: Vec::new(),
             hints: BTreeMap::new(),
             reason: String::new(),
             list_hash: 0,
@@ -342,6 +346,11 @@ impl Planner {
             .unwrap_or(Time::NEVER)
     }
 
+    /// Moves that came to their end since the last time.
+    pub fn take_moved(&mut self) -> Vec<(PartitionId, WorkerId, WorkerId)> {
+        std::mem::take(&mut self.moved)
+    }
+
     /// No window open, no move under way, everything applied.
     pub fn is_settled(&self) -> bool {
         self.recovered.is_none()
@@ -412,8 +421,8 @@ impl Planner {
         self.touched = true;
     }
 
-    pub(super) fn history(&mut self, line: String) {
-        self.notes.push(Decision::History(line));
+    pub(super) fn history(&mut self, kind: EventKind, line: String) {
+        self.notes.push(Decision::History(kind, line));
     }
 
     /// Waits where there is reason to: for a group's workers, or for further ones after one joined.
@@ -538,9 +547,12 @@ impl Planner {
         if !self.window.is_cold_start() {
             self.reason = format!("partition list changed: {added} added, {removed} removed");
         }
-        self.history(format!(
-            "partition list changed: {added} added, {removed} removed, {reweighted} reweighted"
-        ));
+        self.history(
+            EventKind::Plan,
+            format!(
+                "partition list changed: {added} added, {removed} removed, {reweighted} reweighted"
+            ),
+        );
     }
 
     /// What is in the list again, while its last owner may not have let go of it, stays there: two

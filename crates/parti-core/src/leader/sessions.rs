@@ -10,10 +10,9 @@ use std::time::Duration;
 use crate::ids::{Revision, WorkerId};
 use crate::io::{Expect, StoreOp, StoreReply, Stored, WatchEvent, Write, WriteOutcome};
 use crate::key::Key;
-use crate::record::{Record, SessionStatus, WorkerRecord};
+use crate::record::{EventKind, Record, SessionStatus, WorkerRecord};
 use crate::session::silence::Silence;
 use crate::time::Time;
-use crate::worker::Report;
 use crate::worker::outbox::{Outbox, Purpose};
 
 /// How many writes one request carries at the most.
@@ -180,9 +179,8 @@ impl Reaper {
             match outcome {
                 WriteOutcome::Done(revision) => {
                     if ended.status == SessionStatus::Evicted {
-                        out.report(Report::History(format!(
-                            "{id} was silent, its session is over"
-                        )));
+                        let line = format!("{id} was silent, its session is over");
+                        out.tell(EventKind::Crash, line);
                     }
                     let record = Record::Worker(Arc::new(ended));
                     let stored = Stored {

@@ -17,6 +17,7 @@ use super::planner::{Phase, Planner};
 use super::slots::{Move, Reason, Seat, Slot};
 use super::windows;
 use crate::partition::Partition;
+use crate::record::EventKind;
 use crate::strategy::Input;
 use crate::time::Time;
 
@@ -298,9 +299,10 @@ impl Planner {
             version: self.coming(),
         });
         let reason = self.reason.clone();
-        self.history(format!(
-            "{reason}: {placed} partitions placed, {moves} moves begun"
-        ));
+        self.history(
+            EventKind::Plan,
+            format!("{reason}: {placed} partitions placed, {moves} moves begun"),
+        );
     }
 
     /// Starts the handoff of a partition, unless the new owner is full.

@@ -3,6 +3,7 @@
 //! `handle(now, event)` in, [`Action`]s out, [`Worker::next_deadline`] says when to come back with
 //! [`Event::Tick`].
 
+pub mod chronicle;
 pub mod holding;
 mod identity;
 mod leaderless;

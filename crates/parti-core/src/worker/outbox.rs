@@ -7,7 +7,7 @@ use std::time::Duration;
 use crate::ids::{Nonce, PartitionId, Revision, WorkerId};
 use crate::io::{Expect, RequestId, StoreOp, StoreReply, StoreRequest, Write, WriteOutcome};
 use crate::key::Key;
-use crate::record::Record;
+use crate::record::{EventKind, Record};
 use crate::rng::Rng;
 use crate::time::Time;
 use crate::worker::{Action, Report, Trouble};
@@ -31,6 +31,10 @@ pub enum Purpose {
     WriteOverrides,
     /// What became of operators' requests, one per write.
     AnswerRequests(Vec<Arc<str>>),
+    /// A look at the history.
+    ReadEvents,
+    /// The history goes on, one key per write.
+    WriteEvents(Vec<Key>),
     /// The leader's publications, one per write.
     Publish(Vec<Key>),
     /// Ending silent sessions, one per write.
@@ -43,6 +47,20 @@ pub enum Purpose {
     Partitions(Vec<PartitionId>),
     /// Leaderless: looking for free partitions.
     LookAround,
+}
+
+/// How much is remembered for the history until somebody writes it down.
+const TOLD: usize = 256;
+
+/// Something for the group's history.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Told {
+    /// When, in milliseconds of wall-clock time.
+    pub at: u64,
+    /// What kind of thing.
+    pub kind: EventKind,
+    /// What.
+    pub text: String,
 }
 
 #[derive(Clone, Debug)]
@@ -102,6 +120,7 @@ pub struct Outbox {
     highest: Highest,
     went_back: bool,
     actions: Vec<Action>,
+    told: Vec<Told>,
 }
 
 impl Outbox {
@@ -116,6 +135,7 @@ impl Outbox {
             highest: Highest::default(),
             went_back: false,
             actions: Vec::new(),
+            told: Vec::new(),
         }
     }
 
@@ -156,11 +176,42 @@ impl Outbox {
 
     /// Adds a report.
     pub fn report(&mut self, report: Report) {
+        if let Report::Fenced { partition, epoch } = &report {
+            let text = format!("partition {partition} was lost under epoch {epoch}");
+            self.remember(EventKind::Fencing, text);
+        }
         self.actions.push(Action::Report(report));
     }
 
-    /// Adds a report of trouble.
+    /// Adds a line to the group's history, and reports it.
+    pub fn tell(&mut self, kind: EventKind, text: String) {
+        self.remember(kind, text.clone());
+        self.report(Report::History(text));
+    }
+
+    fn remember(&mut self, kind: EventKind, text: String) {
+        // Without a session nobody writes it down.
+        if self.told.len() < TOLD {
+            let at = self.wall_ms();
+            self.told.push(Told { at, kind, text });
+        }
+    }
+
+    /// What was told since the last time.
+    pub fn take_told(&mut self) -> Vec<Told> {
+        std::mem::take(&mut self.told)
+    }
+
+    /// Adds a report of trouble. What a person has to look after goes into the history, too; what
+    /// passes by itself, and may come again and again, does not.
     pub fn trouble(&mut self, trouble: Trouble) {
+        let passes = matches!(
+            trouble,
+            Trouble::Source(_) | Trouble::Store(_) | Trouble::Listing(_)
+        );
+        if !passes {
+            self.remember(EventKind::Trouble, trouble.to_string());
+        }
         self.report(Report::Trouble(trouble));
     }
 

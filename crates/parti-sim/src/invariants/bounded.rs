@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use parti_core::ids::WorkerId;
 use parti_core::io::Scope;
-use parti_core::worker::Action;
+use parti_core::worker::{Action, chronicle};
 
 use super::{Invariant, Verdict};
 use crate::facts::{Facts, Proc, Seen};
@@ -51,6 +51,11 @@ impl Invariant for Bounded {
                 }
                 let requests = facts.asked as usize;
                 let allowed = SINGLE_KEYS + facts.partitions.len() + 2 * self.ids.len() + requests;
+                // Whoever writes does not know at once what others wrote.
+                let history = chronicle::KEPT as u64 + 100 * facts.procs.len() as u64;
+                if facts.events > history {
+                    return Err(format!("the history has {} lines", facts.events));
+                }
                 if facts.records.len() > allowed {
                     return Err(format!(
                         "process {proc} created {key:?}: {} keys where {allowed} are enough",

@@ -319,7 +319,7 @@ impl World {
                 self.records.remove(worker).expect("forgets what is there");
             }
             Decision::Plan(plan) => self.plan = Some(plan.clone()),
-            Decision::Trouble(_) | Decision::History(_) => {}
+            Decision::Trouble(_) | Decision::History(..) => {}
         }
     }
 
@@ -533,6 +533,6 @@ pub(super) fn render(decision: &Decision) -> String {
             text
         }
         Decision::Trouble(trouble) => format!("trouble: {trouble}"),
-        Decision::History(line) => format!("history: {line}"),
+        Decision::History(_, line) => format!("history: {line}"),
     }
 }

@@ -5,8 +5,9 @@ use std::time::Duration;
 use crate::io::Scope;
 use crate::key::Prefix;
 use crate::leader::Sessions;
+use crate::record::EventKind;
 use crate::worker::stop::{Step, Stopping};
-use crate::worker::{Action, Fatal, Report};
+use crate::worker::{Action, Fatal};
 
 use super::{Life, Worker};
 
@@ -85,8 +86,8 @@ impl Worker {
             self.holdings.force_release(&mut self.lanes, &mut self.out);
         }
         if step == Step::Over {
-            self.out
-                .report(Report::History("stopped by its time limit".into()));
+            let line = "stopped by its time limit".to_owned();
+            self.out.tell(EventKind::Leave, line);
             self.end(Ok(()));
         }
     }

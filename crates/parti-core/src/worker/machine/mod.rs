@@ -4,6 +4,7 @@
 //!
 //! ```text
 //! identity ▶ session ▶ election ▶ leader │ leaderless ▶ holdings ⇄ lanes ▶ stop ▶ session (news)
+//!   ▶ chronicle
 //! ```
 
 mod about;
@@ -30,6 +31,7 @@ use crate::session::Session;
 use crate::session::silence::Silence;
 use crate::strategy::Strategy;
 use crate::time::Time;
+use crate::worker::chronicle::Chronicle;
 use crate::worker::holding::Holdings;
 use crate::worker::identity::Identity;
 use crate::worker::leaderless::Leaderless;
@@ -100,6 +102,7 @@ pub struct Worker {
     list_again_at: Time,
     disagreement: Disagreement,
     stopping: Option<Stopping>,
+    chronicle: Chronicle,
 }
 
 /// Whether this worker's partition list is another than the plan's.
@@ -154,6 +157,7 @@ impl Worker {
             list_again_at: Time::ZERO,
             disagreement: Disagreement::None,
             stopping: None,
+            chronicle: Chronicle::new(config.operation_timeout),
             strategy: options.strategy,
             capacity,
             config,
@@ -208,7 +212,10 @@ impl Worker {
             next = next.min(stopping.next_deadline(now));
         }
         if let Some((me, _)) = self.session.id() {
-            next = next.min(self.holdings_wake).min(self.lanes.next_deadline());
+            next = next
+                .min(self.holdings_wake)
+                .min(self.lanes.next_deadline())
+                .min(self.chronicle.next_deadline());
             if self.lease_alive {
                 next = next.min(self.session.lease_until());
                 match &self.leaderless {

@@ -38,6 +38,9 @@ impl Worker {
                 return Ok(());
             }
             self.step_session()?;
+            if let Some((me, _)) = self.session.id() {
+                self.chronicle.step(me, &mut self.out);
+            }
         } else {
             self.pump_lanes();
         }

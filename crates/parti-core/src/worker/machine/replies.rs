@@ -4,8 +4,10 @@ use crate::ids::{Term, Version, WorkerId};
 use crate::io::{Scope, StoreReply};
 use crate::key::{Key, Prefix};
 use crate::leader::{self, Leader, Sessions, election};
+use crate::record::EventKind;
 use crate::session;
 use crate::time::Time;
+use crate::worker::chronicle::Chronicle;
 use crate::worker::leaderless::Leaderless;
 use crate::worker::outbox::{Answered, Purpose};
 use crate::worker::{Action, Fatal, Report};
@@ -63,6 +65,8 @@ impl Worker {
                     leaderless.requests_answered(ids, reply, &mut self.out);
                 }
             }
+            Purpose::ReadEvents => self.chronicle.listed(reply, &mut self.out),
+            Purpose::WriteEvents(keys) => self.chronicle.written(keys, reply, &mut self.out),
             Purpose::Publish(keys) => {
                 if let Some(leader) = &mut self.leader
                     && let Some(term) = leader.published(keys, reply, &mut self.out)
@@ -150,6 +154,7 @@ impl Worker {
         self.step_down();
         self.election.reset();
         self.out.forget_pending();
+        self.chronicle = Chronicle::new(self.config.operation_timeout);
         if let Some(leaderless) = &mut self.leaderless {
             *leaderless = Leaderless::new(&self.config, self.strategy.clone(), self.capacity);
         }
@@ -203,6 +208,8 @@ impl Worker {
         let me = me.clone();
         self.sessions = Sessions::default();
         self.out.report(Report::Leading(Some(term)));
+        let line = format!("{me} leads under term {term}");
+        self.out.tell(EventKind::Election, line);
         let leader = Leader::begin(
             self.config.clone(),
             self.strategy.clone(),
