@@ -20,6 +20,7 @@ mod member;
 mod message;
 #[cfg(feature = "nats")]
 mod nats;
+pub mod operate;
 mod partitions;
 pub mod source;
 #[cfg(feature = "sqlite")]

@@ -165,6 +165,7 @@ impl<I: Invariant> Bench<I> {
             load: 0,
             degraded: None,
             partitions: 0,
+            renewed_at: 0,
             nonce: Nonce(0),
         };
         self.write(

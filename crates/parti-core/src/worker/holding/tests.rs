@@ -63,6 +63,7 @@ fn session(status: SessionStatus, life: u64) -> WorkerRecord {
         load: 0,
         degraded: None,
         partitions: 0,
+        renewed_at: 0,
         nonce: Nonce(0),
     }
 }

@@ -394,6 +394,7 @@ mod tests {
         let state = StreamState {
             first_seq: first,
             last_seq: 99,
+            ..StreamState::default()
         };
         let batch = answer(Offset(10), found(offsets, next), &state);
         let offsets = batch.messages.iter().map(|m| m.offset.0).collect();
