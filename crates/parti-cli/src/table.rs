@@ -88,7 +88,11 @@ impl Table {
 
     /// Whether every cell of a column is a number, or missing.
     fn is_number(&self, column: usize) -> bool {
-        let mut cells = self.rows.iter().filter_map(|row| row.get(column)).peekable();
+        let mut cells = self
+            .rows
+            .iter()
+            .filter_map(|row| row.get(column))
+            .peekable();
         let number = |cell: &Cell| {
             let text = cell.text.as_str();
             text == "-" || text.parse::<f64>().is_ok()
@@ -128,7 +132,12 @@ fn line<'a>(
         let empty = width.saturating_sub(text.chars().count());
         let (before, after) = if *number { (empty, 0) } else { (0, empty) };
         if !text.is_empty() {
-            write!(f, "{:pending$}{style}{text}{style:#}", "", pending = pending + before)?;
+            write!(
+                f,
+                "{:pending$}{style}{text}{style:#}",
+                "",
+                pending = pending + before
+            )?;
             pending = 0;
         } else {
             pending += before;

@@ -5,10 +5,10 @@ use std::collections::BTreeMap;
 use parti_core::ids::{Offset, PartitionId};
 use serde::Serialize;
 
-#[cfg(feature = "nats")]
-use crate::source::{JetStream, SourceError};
 #[cfg(feature = "sqlite")]
 use crate::source::log::{LogError, Topic};
+#[cfg(feature = "nats")]
+use crate::source::{JetStream, SourceError};
 
 /// Where a partition begins and ends in its source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]

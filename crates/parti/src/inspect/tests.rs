@@ -110,7 +110,13 @@ impl Desk {
         self.put(key, Record::Partition(Arc::new(record))).await;
     }
 
-    pub async fn told(&self, name: &str, life: Incarnation, serve: &[&str], prepare: &[(&str, &str)]) {
+    pub async fn told(
+        &self,
+        name: &str,
+        life: Incarnation,
+        serve: &[&str],
+        prepare: &[(&str, &str)],
+    ) {
         let prepare = prepare.iter();
         let record = AssignmentRecord {
             version: Version(2),
@@ -118,7 +124,9 @@ impl Desk {
             incarnation: life,
             lifecycle: Lifecycle::Stable,
             serve: serve.iter().map(|id| partition(id)).collect(),
-            prepare: prepare.map(|(id, of)| (partition(id), worker(of))).collect(),
+            prepare: prepare
+                .map(|(id, of)| (partition(id), worker(of)))
+                .collect(),
             release: Vec::new(),
             added: Vec::new(),
             nonce: Nonce(0),
@@ -160,7 +168,8 @@ async fn workers_say_how_they_are_and_when_they_last_said_so() {
     let desk = Desk::new();
     desk.group().await;
     let a = desk.session("worker-0", SessionStatus::Live).await;
-    desk.renew("worker-0", Some(a), SessionStatus::Live, 5).await;
+    desk.renew("worker-0", Some(a), SessionStatus::Live, 5)
+        .await;
     desk.session("worker-1", SessionStatus::Evicted).await;
     desk.session("worker-2", SessionStatus::Free).await;
     desk.owned("0", Some(("worker-0", a)), Some(4)).await;
@@ -171,9 +180,13 @@ async fn workers_say_how_they_are_and_when_they_last_said_so() {
         beat: 1,
         nonce: Nonce(0),
     };
-    desk.put(Key::Leader, Record::Leader(Arc::new(leader))).await;
+    desk.put(Key::Leader, Record::Leader(Arc::new(leader)))
+        .await;
     let seen = desk.seen().await;
-    assert_eq!((seen.leader, seen.term), (Some(worker("worker-0")), Some(Term(9))));
+    assert_eq!(
+        (seen.leader, seen.term),
+        (Some(worker("worker-0")), Some(Term(9)))
+    );
     let [first, second] = &seen.workers[..] else {
         panic!("a free id is nobody's: {:?}", seen.workers)
     };
@@ -181,7 +194,10 @@ async fn workers_say_how_they_are_and_when_they_last_said_so() {
     assert_eq!((first.renewed_ms, first.incarnation), (Some(1_005), a));
     assert_eq!(first.silent_ms(3_005), Some(2_000));
     assert_eq!(first.silent_ms(1_000), None, "clocks differ");
-    assert_eq!((second.status, second.leader), (SessionStatus::Evicted, false));
+    assert_eq!(
+        (second.status, second.leader),
+        (SessionStatus::Evicted, false)
+    );
 }
 
 #[tokio::test]
@@ -199,10 +215,17 @@ async fn partitions_have_their_owner_its_session_and_their_lag() {
     desk.told("worker-0", a, &["6"], &[]).await;
     let mut seen = desk.seen().await;
     let ids: Vec<&str> = seen.partitions.iter().map(|p| p.id.as_str()).collect();
-    assert_eq!(ids, ["2", "3", "4", "5", "6", "10"], "numbers by their value");
+    assert_eq!(
+        ids,
+        ["2", "3", "4", "5", "6", "10"],
+        "numbers by their value"
+    );
     let sessions: Vec<_> = seen.partitions.iter().map(|p| p.owner_session).collect();
     let over = Some(OwnerSession::Over);
-    assert_eq!(sessions, [over, over, over, None, None, Some(OwnerSession::Live)]);
+    assert_eq!(
+        sessions,
+        [over, over, over, None, None, Some(OwnerSession::Live)]
+    );
     let untaken = seen.partition(&partition("6")).expect("told of").clone();
     assert_eq!((untaken.epoch, untaken.next_offset), (Epoch(0), None));
     assert_eq!(untaken.assigned, Some(worker("worker-0")));
@@ -212,12 +235,20 @@ async fn partitions_have_their_owner_its_session_and_their_lag() {
         end: Offset(head),
         head: Offset(head),
     };
-    let all = [("10", bounds(0, 12)), ("5", bounds(11, 15)), ("6", bounds(0, 3))];
+    let all = [
+        ("10", bounds(0, 12)),
+        ("5", bounds(11, 15)),
+        ("6", bounds(0, 3)),
+    ];
     let all: BTreeMap<_, _> = all.map(|(id, bounds)| (partition(id), bounds)).into();
     seen.locate(&all);
     let lag = |id: &str| seen.partition(&partition(id)).and_then(|p| p.lag);
     assert_eq!(lag("10"), Some(7));
-    assert_eq!(lag("5"), Some(4), "what retention removed is not left to do");
+    assert_eq!(
+        lag("5"),
+        Some(4),
+        "what retention removed is not left to do"
+    );
     assert_eq!((lag("6"), lag("2")), (None, None));
     assert_eq!(seen.lag(), Some(11));
 }
@@ -242,9 +273,17 @@ async fn handoffs_under_way_name_both_sides() {
         .collect();
     assert_eq!(
         stages,
-        [("1", Stage::Preparing), ("2", Stage::Ready), ("3", Stage::Taking)]
+        [
+            ("1", Stage::Preparing),
+            ("2", Stage::Ready),
+            ("3", Stage::Taking)
+        ]
     );
-    assert!(seen.handoffs.iter().all(|h| h.from == Some(worker("worker-0"))));
+    assert!(
+        seen.handoffs
+            .iter()
+            .all(|h| h.from == Some(worker("worker-0")))
+    );
     // What an earlier life was told does not count.
     desk.session("worker-1", SessionStatus::Live).await;
     assert_eq!(desk.seen().await.handoffs, []);
@@ -257,8 +296,12 @@ async fn the_newest_heeded_request_says_whether_a_partition_is_paused() {
     desk.owned("0", None, None).await;
     let id = partition("0");
     let (pause, resume) = (
-        || Request::Pause { partition: partition("0") },
-        || Request::Resume { partition: partition("0") },
+        || Request::Pause {
+            partition: partition("0"),
+        },
+        || Request::Resume {
+            partition: partition("0"),
+        },
     );
     let steps = [
         (pause(), Outcome::Open, false),

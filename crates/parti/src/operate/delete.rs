@@ -250,7 +250,9 @@ async fn settled(store: &GroupStore, write: Write) -> Result<Option<Revision>, E
         let outcome = store.write(std::slice::from_ref(&write)).await.pop();
         match outcome {
             Some(WriteOutcome::Done(revision)) => return Ok(Some(revision)),
-            Some(WriteOutcome::Conflict(Some(found))) if Some(&found.record) == write.value.as_ref() => {
+            Some(WriteOutcome::Conflict(Some(found)))
+                if Some(&found.record) == write.value.as_ref() =>
+            {
                 return Ok(Some(found.revision));
             }
             Some(WriteOutcome::Conflict(_)) => return Ok(None),

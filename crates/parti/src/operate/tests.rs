@@ -33,7 +33,10 @@ async fn a_checkpoint_moves_with_a_higher_epoch_and_no_owner() {
     desk.group().await;
     desk.owned("0", None, Some(9)).await;
     let done = change(&desk, "0", 50, Rules::default()).await;
-    assert_eq!((done.verdict, done.after.epoch), (Verdict::Change, Epoch(4)));
+    assert_eq!(
+        (done.verdict, done.after.epoch),
+        (Verdict::Change, Epoch(4))
+    );
     let seen = desk.seen().await;
     let now = seen.partition(&partition("0")).expect("there");
     assert_eq!((now.epoch, now.offset), (Epoch(4), Some(Offset(49))));
@@ -58,7 +61,10 @@ async fn what_is_served_is_left_alone_unless_paused_or_forced() {
     assert_eq!(refused.verdict, Verdict::Served);
     assert_eq!(refused.served_by, Some(worker("worker-0")));
     let forced = change(&desk, "0", 20, rules(true, false)).await;
-    assert_eq!((forced.verdict, forced.after.epoch), (Verdict::Change, Epoch(4)));
+    assert_eq!(
+        (forced.verdict, forced.after.epoch),
+        (Verdict::Change, Epoch(4))
+    );
 
     desk.owned("0", Some(("worker-0", life)), Some(9)).await;
     let pause = Request::Pause {
@@ -68,7 +74,8 @@ async fn what_is_served_is_left_alone_unless_paused_or_forced() {
     let paused = change(&desk, "0", 20, Rules::default()).await;
     assert_eq!(paused.verdict, Verdict::Change);
 
-    desk.owned("1", Some(("worker-0", Incarnation(life.0 - 1))), None).await;
+    desk.owned("1", Some(("worker-0", Incarnation(life.0 - 1))), None)
+        .await;
     let of_a_dead_one = change(&desk, "1", 20, Rules::default()).await;
     assert_eq!(of_a_dead_one.verdict, Verdict::Change);
 }
@@ -86,11 +93,18 @@ async fn whoever_commits_meanwhile_is_overtaken_only_by_force() {
         let life = desk.session("worker-0", SessionStatus::Live).await;
         desk.owned("0", Some(("worker-0", life)), Some(12)).await;
         let applied = checkpoints.apply(planned, allowed).await.expect("writable");
-        let expected = if force { Verdict::Change } else { Verdict::Served };
+        let expected = if force {
+            Verdict::Change
+        } else {
+            Verdict::Served
+        };
         assert_eq!(applied[0].verdict, expected);
     }
     let seen = desk.seen().await;
-    assert_eq!(seen.partition(&partition("0")).and_then(|p| p.offset), Some(Offset(4)));
+    assert_eq!(
+        seen.partition(&partition("0")).and_then(|p| p.offset),
+        Some(Offset(4))
+    );
 }
 
 #[tokio::test]
@@ -112,7 +126,10 @@ async fn an_import_jumps_over_the_epochs_it_names() {
     desk.group().await;
     let seen = desk.seen().await;
     let there = seen.partition(&partition("0")).expect("made");
-    assert_eq!((there.epoch, &there.done_above[..]), (Epoch(1_001), &[Offset(44)][..]));
+    assert_eq!(
+        (there.epoch, &there.done_above[..]),
+        (Epoch(1_001), &[Offset(44)][..])
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -151,7 +168,8 @@ async fn a_worker_that_renews_keeps_its_group() {
     let before = desk.store.read(&Key::Group).await;
     let renewing = async {
         tokio::time::sleep(SILENCE / 2).await;
-        desk.renew("worker-0", Some(life), SessionStatus::Live, 1).await;
+        desk.renew("worker-0", Some(life), SessionStatus::Live, 1)
+            .await;
     };
     let (refused, ()) = tokio::join!(delete_group(&desk.store, SILENCE), renewing);
     let Err(Error::Refused(why)) = refused else {
@@ -168,8 +186,12 @@ async fn a_deletion_that_was_interrupted_goes_on() {
     desk.group().await;
     desk.owned("0", None, None).await;
     // As far as closing the group, and then killed.
-    let records = crate::inspect::Records::read(&desk.store).await.expect("readable");
-    super::delete::close(&desk.store, &records).await.expect("closed");
+    let records = crate::inspect::Records::read(&desk.store)
+        .await
+        .expect("readable");
+    super::delete::close(&desk.store, &records)
+        .await
+        .expect("closed");
     let seen = desk.seen().await;
     assert!(seen.closed, "{seen:?}");
     let Ok(Some(stored)) = desk.store.read(&Key::Group).await else {

@@ -7,6 +7,7 @@ use parti::source::jetstream::StreamSettings;
 use parti::source::log::TopicSettings;
 
 use crate::exit::{CODES, Failure};
+use crate::flags;
 use crate::places;
 
 /// Make a topic with a fixed number of partitions.
@@ -32,7 +33,7 @@ pub struct Args {
     #[arg(long, value_name = "N")]
     partitions: u32,
     /// Remove messages that are older, such as 36h or 7d; by default never
-    #[arg(long, value_name = "AGE", value_parser = places::duration)]
+    #[arg(long, value_name = "AGE", value_parser = flags::duration)]
     keep_for: Option<Duration>,
     /// Remove the oldest messages beyond this size in bytes; by default never
     #[arg(long, value_name = "BYTES")]

@@ -58,8 +58,8 @@ use crate::source::{Offset, PartitionId, SourceError, StartPosition};
 use address::Target;
 use api::Api;
 use letters::Letters;
-use read::Reads;
 pub use producer::{NewMessage, Producer};
+use read::Reads;
 pub use topic::StreamSettings;
 pub(crate) use transport::StreamTransport;
 

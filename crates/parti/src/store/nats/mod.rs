@@ -134,7 +134,12 @@ impl Store for Nats {
     }
 
     async fn about(&self) -> Result<About, Error> {
-        bucket::about(&self.shared.link, &self.shared.records, &self.shared.checkpoints).await
+        bucket::about(
+            &self.shared.link,
+            &self.shared.records,
+            &self.shared.checkpoints,
+        )
+        .await
     }
 
     async fn write(&self, batch: Vec<Write>) -> Vec<Result<Revision, Error>> {
