@@ -45,16 +45,12 @@ pub(crate) struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Show what Parti does: a producer and several workers, one joins, one leaves, one is killed
     Demo(commands::demo::Args),
     /// Make topics, and look at them
     #[command(subcommand)]
     Topic(commands::topic::Command),
-    /// Append messages to a topic
     Produce(commands::produce::Args),
-    /// Run one worker of a group
     Consume(commands::consume::Args),
-    /// Show a group: workers, leader, partitions, lag
     Status(commands::status::Args),
     /// Look at groups, and end them
     #[command(subcommand)]
@@ -68,16 +64,12 @@ enum Command {
     /// Look at checkpoints, move them, take them elsewhere
     #[command(subcommand)]
     Checkpoint(commands::checkpoint::Command),
-    /// Show what would happen before it does
     Plan(commands::plan::Args),
-    /// Look at everything a group needs, and say what to mend
     Doctor(commands::doctor::Args),
     /// Check settings, and print them
     #[command(subcommand)]
     Config(commands::config::Command),
-    /// Print what a shell needs to complete commands
     Completions(commands::completions::Args),
-    /// Write manual pages
     Man(commands::man::Args),
 }
 

@@ -1,4 +1,5 @@
-//! Tables for people: columns as wide as they need to be, numbers to the right, a little colour.
+//! Tables for people: columns as wide as they need to be, a little colour. A heading that begins
+//! with `>` stands over numbers: its column is aligned to the right.
 
 use std::fmt;
 
@@ -85,46 +86,44 @@ impl Table {
     pub fn is_empty(&self) -> bool {
         self.rows.is_empty()
     }
-
-    /// Whether every cell of a column is a number, or missing.
-    fn is_number(&self, column: usize) -> bool {
-        let mut cells = self
-            .rows
-            .iter()
-            .filter_map(|row| row.get(column))
-            .peekable();
-        let number = |cell: &Cell| {
-            let text = cell.text.as_str();
-            text == "-" || text.parse::<f64>().is_ok()
-        };
-        cells.peek().is_some() && cells.all(number)
-    }
 }
 
 impl fmt::Display for Table {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let columns: Vec<(usize, bool)> = (self.headings.iter().enumerate())
             .map(|(column, heading)| {
+                let (heading, number) = title(heading);
                 let cells = self.rows.iter().filter_map(|row| row.get(column));
                 let widest = cells.map(|cell| cell.text.chars().count()).max();
                 let width = widest.unwrap_or(0).max(heading.chars().count());
-                (width, self.is_number(column))
+                (width, number)
             })
             .collect();
-        let headings = self.headings.iter().map(|heading| (heading, Style::new()));
+        let headings = self
+            .headings
+            .iter()
+            .map(|heading| (title(heading).0, Style::new()));
         line(f, headings, &columns)?;
         for row in &self.rows {
-            let cells = row.iter().map(|cell| (&cell.text, cell.style));
+            let cells = row.iter().map(|cell| (cell.text.as_str(), cell.style));
             line(f, cells, &columns)?;
         }
         Ok(())
     }
 }
 
+/// A heading's text, and whether it stands over numbers.
+fn title(heading: &str) -> (&str, bool) {
+    match heading.strip_prefix('>') {
+        Some(heading) => (heading, true),
+        None => (heading, false),
+    }
+}
+
 /// One line without spaces at its end.
 fn line<'a>(
     f: &mut fmt::Formatter<'_>,
-    cells: impl Iterator<Item = (&'a String, Style)>,
+    cells: impl Iterator<Item = (&'a str, Style)>,
     columns: &[(usize, bool)],
 ) -> fmt::Result {
     let mut pending = 0;
@@ -153,7 +152,7 @@ mod tests {
 
     #[test]
     fn columns_are_as_wide_as_their_widest_cell_and_numbers_stand_right() {
-        let mut table = Table::new(["ID", "LAG", "NOTE"]);
+        let mut table = Table::new(["ID", ">LAG", "NOTE"]);
         table.row(["worker-0".into(), 7.into(), "".into()]);
         table.row(["ä".into(), "-".into(), "x".into()]);
         table.row(["b".into(), 12_000.into(), "".into()]);
@@ -165,7 +164,7 @@ mod tests {
 
     #[test]
     fn colour_takes_no_room() {
-        let mut table = Table::new(["A", "B"]);
+        let mut table = Table::new(["A", ">B"]);
         table.row([Cell::bad("no"), 1.into()]);
         table.row([Cell::good("yes"), 2.into()]);
         let plain = anstream::adapter::strip_str(&table.to_string()).to_string();

@@ -85,8 +85,8 @@ pub fn workers(group: &Group, all: bool) -> Table {
         "WORKER",
         "STATUS",
         "LAST BEAT",
-        "PARTITIONS",
-        "PREPARING",
+        ">PARTITIONS",
+        ">PREPARING",
         "NOTE",
     ]);
     let now = now_ms();
@@ -155,11 +155,11 @@ pub fn partitions<'a>(partitions: impl IntoIterator<Item = &'a PartitionView>) -
     let mut table = Table::new([
         "PARTITION",
         "OWNER",
-        "EPOCH",
-        "OFFSET",
-        "NEXT",
-        "END",
-        "LAG",
+        ">EPOCH",
+        ">OFFSET",
+        ">NEXT",
+        ">END",
+        ">LAG",
         "NOTE",
     ]);
     for partition in partitions {

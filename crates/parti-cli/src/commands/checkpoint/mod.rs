@@ -29,17 +29,11 @@ mod set;
 /// What to do with checkpoints.
 #[derive(Subcommand)]
 pub enum Command {
-    /// Show all checkpoints of a group
     List(list::Args),
-    /// Show one checkpoint
     Get(get::Args),
-    /// Say where one partition goes on, by its offset
     Set(set::Args),
-    /// Go on at the earliest or latest message, at an offset or a time
     Reset(reset::Args),
-    /// Write all checkpoints as JSON
     Export(export::Args),
-    /// Take over checkpoints that were exported, here or elsewhere
     Import(import::Args),
 }
 
@@ -87,7 +81,7 @@ fn rows(group: &Group) -> Vec<Row<'_>> {
 }
 
 fn table(rows: &[Row<'_>]) -> String {
-    let mut table = Table::new(["PARTITION", "EPOCH", "OFFSET", "NEXT", "UPDATED"]);
+    let mut table = Table::new(["PARTITION", ">EPOCH", ">OFFSET", ">NEXT", "UPDATED"]);
     for row in rows {
         table.row([
             row.partition.to_string().into(),
@@ -211,10 +205,10 @@ async fn refusal(
 fn changes_table(changes: &[Change]) -> String {
     let mut table = Table::new([
         "PARTITION",
-        "BEFORE",
-        "AFTER",
-        "CHANGE",
-        "EPOCH",
+        ">BEFORE",
+        ">AFTER",
+        ">CHANGE",
+        ">EPOCH",
         "SERVED BY",
     ]);
     for change in changes {

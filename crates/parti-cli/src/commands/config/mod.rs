@@ -11,11 +11,8 @@ mod show;
 /// What to do with settings.
 #[derive(Subcommand)]
 pub enum Command {
-    /// Say everything that is wrong with a file of settings
     Check(check::Args),
-    /// Print all settings with their values
     Show(show::Args),
-    /// Print the JSON schema of a file of settings
     Schema(schema::Args),
 }
 

@@ -45,7 +45,14 @@ pub async fn run(args: Args) -> Result<(), Failure> {
         }
     }
     show(args.output.output, &groups, |groups| {
-        let mut table = Table::new(["GROUP", "STATE", "LEADER", "WORKERS", "PARTITIONS", "OWNED"]);
+        let mut table = Table::new([
+            "GROUP",
+            "STATE",
+            "LEADER",
+            ">WORKERS",
+            ">PARTITIONS",
+            ">OWNED",
+        ]);
         for group in groups {
             table.row([
                 group.group.clone().into(),

@@ -11,11 +11,8 @@ mod list;
 /// What to do with groups.
 #[derive(Subcommand)]
 pub enum Command {
-    /// Show all groups of a store
     List(list::Args),
-    /// Show one group: leader, plan, workers, what is moving
     Describe(describe::Args),
-    /// End a group for good: every record of it goes
     Delete(delete::Args),
 }
 

@@ -10,9 +10,7 @@ mod list;
 /// What to do with partitions.
 #[derive(Subcommand)]
 pub enum Command {
-    /// Show a group's partitions
     List(list::Args),
-    /// Show everything about one partition
     Describe(describe::Args),
 }
 

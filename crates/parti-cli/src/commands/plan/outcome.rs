@@ -133,7 +133,13 @@ fn owners(case: &Case, answer: &Answer) -> BTreeMap<PartitionId, WorkerId> {
 /// Strategies side by side, then who gets what.
 pub fn table(outcomes: &[Outcome], after: &Case) -> String {
     let mut strategies = Table::new([
-        "STRATEGY", "BALANCE", "BY COUNT", "MOVED", "LEAST", "PLACED", "UNSERVED",
+        "STRATEGY",
+        ">BALANCE",
+        ">BY COUNT",
+        ">MOVED",
+        ">LEAST",
+        ">PLACED",
+        ">UNSERVED",
     ]);
     for outcome in outcomes {
         strategies.row([

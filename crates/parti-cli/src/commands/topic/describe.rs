@@ -66,7 +66,7 @@ pub async fn run(args: Args) -> Result<(), Failure> {
         partitions: info.partitions.iter().map(Row::of).collect(),
     };
     show(args.output.output, &described, |described| {
-        let mut table = Table::new(["PARTITION", "FIRST", "END", "BYTES"]);
+        let mut table = Table::new(["PARTITION", ">FIRST", ">END", ">BYTES"]);
         for row in &described.partitions {
             table.row([
                 row.partition.to_string().into(),

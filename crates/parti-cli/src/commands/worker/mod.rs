@@ -9,7 +9,6 @@ mod list;
 /// What to do with workers.
 #[derive(Subcommand)]
 pub enum Command {
-    /// Show a group's workers
     List(list::Args),
 }
 
