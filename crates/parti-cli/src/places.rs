@@ -61,7 +61,7 @@ pub enum Opened {
     /// A topic of a log.
     Topic(Topic),
     /// A stream.
-    Stream(JetStream),
+    Stream(Box<JetStream>),
 }
 
 /// The source that the flags name, if they name one.
@@ -73,7 +73,7 @@ pub async fn opened(flags: &SourceFlags) -> Result<Option<Opened>, Failure> {
         Source::Log(log) => Opened::Topic(log.topic(&flags.topic).await?),
         Source::JetStream(url) => {
             let url = with_subject(url, flags.subject.as_deref());
-            Opened::Stream(JetStream::connect(&url).await?)
+            Opened::Stream(Box::new(JetStream::connect(&url).await?))
         }
     }))
 }

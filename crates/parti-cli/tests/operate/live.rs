@@ -157,3 +157,24 @@ async fn nobody_joins_a_group_that_is_being_deleted() {
     let deleted = of_group(&group, &["group", "delete", "--silence", "2s"], &[]);
     assert_eq!(deleted.code, Some(0), "{}", deleted.err);
 }
+
+#[test]
+fn a_worker_that_sleeps_through_the_end_of_its_group_stops() {
+    let server = parti_servers::nats::Server::start();
+    let url = server.url();
+    let mut group = Group::on(&url, super::common::CONFIG, 1);
+    group.produce(5);
+    let sleeper = group.consume();
+    group.drained();
+    group.signal(sleeper, Signal::STOP);
+    let delete = ["group", "delete", "--store", &url, "--group", "g"];
+    let delete = [&delete[..], &["--silence", "3s"]].concat();
+    let deleted = parti(group.folder(), &delete, "");
+    assert_eq!(deleted.code, Some(0), "{}", deleted.err);
+    group.signal(sleeper, Signal::CONT);
+    group.until("its end", |lines| {
+        let ended =
+            |event: &serde_json::Value| event["event"] == "stopped" && event["error"].is_string();
+        lines.iter().any(|(_, event)| ended(event))
+    });
+}

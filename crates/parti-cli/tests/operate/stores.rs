@@ -123,3 +123,104 @@ fn postgres() {
     let server = parti_servers::postgres::Server::start();
     operates(&server.url(), "PostgreSQL 1");
 }
+
+/// A stream as the source: its partitions share its offsets.
+#[test]
+fn a_stream_has_ends_and_places() {
+    let server = parti_servers::nats::Server::start();
+    let folder = tempfile::tempdir().expect("a folder");
+    let folder = folder.path();
+    let (store, stream) = (
+        server.url(),
+        format!("jetstream://{}/ORDERS", server.address()),
+    );
+    let runtime = tokio::runtime::Runtime::new().expect("threads");
+    runtime.block_on(billing(&store));
+    let produce = ["produce", "--source", &stream, "--partitions", "4"];
+    let produced = parti(folder, &produce, &"message\n".repeat(40));
+    assert_eq!(produced.code, Some(0), "{}", produced.err);
+    let group = ["--store", &store, "--group", "billing", "--source", &stream];
+    let list = said(
+        folder,
+        &[&["partition", "list", "-o", "json"], &group[..]].concat(),
+    );
+    let list: Value = serde_json::from_str(&list).expect("JSON");
+    let heads = list.as_array().expect("a list").iter();
+    let heads: Vec<u64> = heads.filter_map(|p| p["end"].as_u64()).collect();
+    // Sequences 1 to 40 went round: the last four are the heads.
+    assert_eq!(heads.iter().sum::<u64>(), 38 + 39 + 40 + 41, "{list}");
+    let reset = |to: &'static str| {
+        let reset = [
+            "checkpoint",
+            "reset",
+            "-p",
+            "3",
+            "--dry-run",
+            "-o",
+            "json",
+            "--to",
+            to,
+        ];
+        parti(folder, &[&reset[..], &group].concat(), "")
+    };
+    for (to, next) in [
+        ("earliest", 1),
+        ("latest", 41),
+        ("17", 17),
+        ("2000-01-01T00:00:00Z", 0),
+        ("2100-01-01T00:00:00Z", 41),
+    ] {
+        let shown = reset(to);
+        assert_eq!(shown.code, Some(0), "{to}: {}", shown.err);
+        let change: Value = serde_json::from_str(&shown.out).expect("JSON");
+        let after = change[0]["after"]["next_offset"].as_u64().expect("a place");
+        if next == 0 {
+            // The first message of this partition.
+            assert!((1..=4).contains(&after), "{to}: {change}");
+        } else {
+            assert_eq!(after, next, "{to}: {change}");
+        }
+    }
+    let outside = reset("42");
+    assert_eq!(outside.code, Some(2), "{}", outside.err);
+    assert!(outside.err.contains("give from 1 to 41"), "{}", outside.err);
+    let doctor = [&["doctor"], &group[..]].concat();
+    let told = parti(folder, &doctor, "");
+    assert_eq!(told.code, Some(1), "{}", told.out);
+    assert!(
+        told.out
+            .contains("fail  source          it is not the log that the group was made on"),
+        "{}",
+        told.out
+    );
+    assert!(
+        told.out
+            .contains("ok    retention       limits, without an age"),
+        "{}",
+        told.out
+    );
+}
+
+/// What is allowed on one server is worth a word in a cluster.
+#[test]
+fn a_cluster_is_looked_at_more_closely() {
+    let cluster = parti_servers::nats::Cluster::start(3);
+    let folder = tempfile::tempdir().expect("a folder");
+    let one = format!("{}/single?replicas=1", cluster.url());
+    for (url, wanted) in [
+        (
+            &cluster.url(),
+            "warn  TTL            heartbeat_ttl 6s is shorter than a replicated store",
+        ),
+        (&one, "is kept by 1 of the cluster's servers"),
+    ] {
+        let told = parti(folder.path(), &["doctor", "--store", url], "");
+        assert_eq!(told.code, Some(5), "{}{}", told.out, told.err);
+        assert!(told.out.contains(wanted), "{}", told.out);
+    }
+    std::fs::write(folder.path().join("long.yaml"), "heartbeat_ttl: 15s\n").expect("written");
+    let url = cluster.url();
+    let patient = ["doctor", "--store", &url, "--config", "long.yaml"];
+    let told = parti(folder.path(), &patient, "");
+    assert!(told.out.contains("TTL            a session lasts 15s"), "{}", told.out);
+}

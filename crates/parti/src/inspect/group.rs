@@ -18,6 +18,9 @@ pub struct Group {
     pub name: String,
     /// Who decides: `leader` or `leaderless`.
     pub coordination: String,
+    /// Which log or stream it is about, as its source told; `None` if the source tells none.
+    #[serde(skip)]
+    pub stream: Option<u64>,
     /// Whether an operator is deleting it.
     pub closed: bool,
     /// Who leads, if somebody does.
@@ -109,6 +112,7 @@ impl Group {
         Self {
             name: name.to_owned(),
             coordination: identity.map_or_else(String::new, |group| group.coordination.clone()),
+            stream: identity.map(|group| group.stream).filter(|id| *id != 0),
             closed: records.is_closed(),
             plan: plan(records),
             workers: workers(records, leader.as_ref()),

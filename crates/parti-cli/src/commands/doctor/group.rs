@@ -112,8 +112,17 @@ fn sessions(group: &Group, config: &Config, findings: &mut Findings) {
 }
 
 async fn bounds(group: &mut Group, source: &Opened, findings: &mut Findings) {
-    if source::identity(source).await.is_none() {
-        findings.warn("source", "it does not say which log it is");
+    match (group.stream, source::identity(source).await) {
+        (Some(known), Some(told)) if known != told => {
+            findings.fail(
+                "source",
+                "it is not the log that the group was made on: it was deleted and made anew, or is \
+                 another one; name the right one, or end the group (parti group delete)",
+            );
+            return;
+        }
+        (Some(_), Some(_)) => findings.ok("source", "it is the log that the group was made on"),
+        _ => {}
     }
     let bounds = match source.bounds(&group.partition_ids()).await {
         Ok(bounds) => bounds,
