@@ -1,9 +1,9 @@
 //! How the program ends: one clear line, and a fitting exit code.
 
-use parti::WorkerError;
 use parti::source::SourceError;
 use parti::source::log::LogError;
 use parti::store;
+use parti::{Fatal, WorkerError};
 
 /// Something was lost, or did not come to its end.
 const FAILED: u8 = 1;
@@ -86,6 +86,7 @@ impl From<WorkerError> for Failure {
             WorkerError::Source(error) => error.into(),
             WorkerError::Config(problems) => Self::usage(problems),
             WorkerError::StartTimeout { .. } => Self::new(UNAVAILABLE, error),
+            WorkerError::Fatal(Fatal::StopTimedOut(_)) => Self::failed(error),
             WorkerError::Fatal(_) => Self::new(REFUSED, error),
             WorkerError::AlreadyStopped => Self::failed(error),
         }
