@@ -1,10 +1,10 @@
 //! How the program ends: one clear line, and a fitting exit code.
 
-use parti::WorkerError;
 use parti::operate;
 use parti::source::SourceError;
 use parti::source::log::LogError;
 use parti::store;
+use parti::{Fatal, WorkerError};
 
 /// Something was lost, or did not come to its end.
 const FAILED: u8 = 1;
@@ -14,7 +14,6 @@ const USAGE: u8 = 2;
 const UNAVAILABLE: u8 = 3;
 /// A store or source refuses; a person must mend something.
 const REFUSED: u8 = 4;
-
 /// Nothing fails, and something should be considered.
 const WARNED: u8 = 5;
 
@@ -100,6 +99,7 @@ impl From<WorkerError> for Failure {
             WorkerError::Source(error) => error.into(),
             WorkerError::Config(problems) => Self::usage(problems),
             WorkerError::StartTimeout { .. } => Self::new(UNAVAILABLE, error),
+            WorkerError::Fatal(Fatal::StopTimedOut(_)) => Self::failed(error),
             WorkerError::Fatal(_) => Self::new(REFUSED, error),
             WorkerError::AlreadyStopped => Self::failed(error),
         }

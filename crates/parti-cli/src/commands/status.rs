@@ -11,7 +11,8 @@ use crate::view;
 /// A worker that was killed is shown as live until the others have ended its session; how old its
 /// last beat is stands beside it, by the clocks of its machine and of this one.
 ///
-/// Example: parti status --store sqlite:data/group.db --source log:data --topic orders --group billing
+/// Example: parti status --store sqlite:data/group.db --source log:data --topic orders
+///          --group billing
 #[derive(clap::Args)]
 #[command(after_help = CODES)]
 pub struct Args {

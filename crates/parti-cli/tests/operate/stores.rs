@@ -222,5 +222,9 @@ fn a_cluster_is_looked_at_more_closely() {
     let url = cluster.url();
     let patient = ["doctor", "--store", &url, "--config", "long.yaml"];
     let told = parti(folder.path(), &patient, "");
-    assert!(told.out.contains("TTL            a session lasts 15s"), "{}", told.out);
+    assert!(
+        told.out.contains("TTL            a session lasts 15s"),
+        "{}",
+        told.out
+    );
 }

@@ -318,6 +318,12 @@ pub enum Fatal {
     /// The store refuses this worker.
     #[error("the store refuses: {0}")]
     Rejected(String),
+    /// A stop that was asked for did not come to its end in time; so many partitions were not
+    /// released.
+    #[error(
+        "stopped by its time limit, with {0} partitions not released: what was handled there since the last checkpoint may be handled again; check that the store answers, or raise shutdown_timeout"
+    )]
+    StopTimedOut(usize),
 }
 
 /// What a worker is made of.

@@ -9,8 +9,8 @@
 //! ```
 //!
 //! Every record is as of its own read, and a read may be stale: this is for looking, never for
-//! deciding. Times are the wall clocks of whoever wrote them, for people; whether a session lives is
-//! decided by its silence on the observer's own clock, which takes longer than one look.
+//! deciding. Times are the wall clocks of whoever wrote them, for people; whether a session lives
+//! is decided by its silence on the observer's own clock, which takes longer than one look.
 
 mod bounds;
 mod group;

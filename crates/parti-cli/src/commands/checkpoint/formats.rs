@@ -1,7 +1,7 @@
 //! The forms in which checkpoints can be imported.
 //!
 //! ```text
-//!   ours       {"partition": "7", "next_offset": 42, …}      a line each, a list, or under partitions
+//!   ours       {"partition": "7", "next_offset": 42, …}      a line each, a list, or in one object
 //!   cursors    {"/topics/t/subscriptions/s/cursor": 41, …}   one object
 //!              {"key": "/topics/…", "value": 41}             a line each, or a list
 //!              {"kvs": [{"key": …, "value": …}]}             etcdctl get -w json (base64)

@@ -94,8 +94,8 @@ fn sessions(group: &Group, config: &Config, findings: &mut Findings) {
         if let Some(silent) = silent {
             well -= 1;
             let text = format!(
-                "the last beat of {} is {} old, by two clocks: it is gone, or they differ; a leader \
-                 ends its session",
+                "the last beat of {} is {} old, by two clocks: it is gone, or they differ; a \
+                 leader ends its session",
                 worker.id,
                 age(silent)
             );
@@ -148,8 +148,8 @@ async fn bounds(group: &mut Group, source: &Opened, findings: &mut Findings) {
             findings.fail(
                 "checkpoints",
                 format!(
-                    "partition {} would go on at {next}, and the log ends at {}: it went back, or is \
-                     another one; `parti checkpoint reset` after a look",
+                    "partition {} would go on at {next}, and the log ends at {}: it went back, or \
+                     is another one; `parti checkpoint reset` after a look",
                     partition.id, bounds.end
                 ),
             );
@@ -157,8 +157,8 @@ async fn bounds(group: &mut Group, source: &Opened, findings: &mut Findings) {
             findings.warn(
                 "checkpoints",
                 format!(
-                    "partition {} would go on at {next}, and retention has removed everything below \
-                     {}",
+                    "partition {} would go on at {next}, and retention has removed everything \
+                     below {}",
                     partition.id, bounds.first
                 ),
             );

@@ -19,8 +19,8 @@ use case::Case;
 /// Show what would happen before it does: how each strategy would spread partitions over workers,
 /// how even that is, and what would move. Changes nothing.
 ///
-/// Workers and partitions come from a group that runs (--store, --group), or from numbers (--workers,
-/// --partitions). What each owner has now counts: with numbers, each strategy starts from its own
+/// Workers and partitions come from a group that runs (--store, --group), or from numbers
+/// (--workers, --partitions). What each owner has now counts: with numbers, each strategy starts from its own
 /// answer. A group's own plan may also wait: for windows, cooldown and threshold.
 ///
 /// Example: parti plan --workers 3 --partitions 100 --add 1
