@@ -59,7 +59,8 @@ PARTITION  BEFORE  AFTER  CHANGE    EPOCH  SERVED BY
         ("", "it is empty"),
         ("{\"partition\":\"a b\",\"offset\":1}", "no partition's id"),
         (
-            "/topics/a/t/subscriptions/billing/cursor\n1\n/topics/b/t/subscriptions/billing/cursor\n1",
+            "/topics/a/t/subscriptions/billing/cursor\n1\n\
+             /topics/b/t/subscriptions/billing/cursor\n1",
             "partition t is there twice",
         ),
         (

@@ -18,15 +18,16 @@
 //! Why the group's own record is closed first and deleted last: a worker reads it before anything
 //! else, and joins only if it fits. While it is closed, whoever starts is refused before it claims
 //! an id, and a sleeper that wakes finds another identity and stops. If it went first, a worker
-//! that starts at that moment would make a new group out of half of the old one's checkpoints. If it
-//! simply went last, a worker could join under it while its checkpoints disappear.
+//! that starts at that moment would make a new group out of half of the old one's checkpoints. If
+//! it simply went last, a worker could join under it while its checkpoints disappear.
 //!
 //! One gap is left: a worker that has read the open record, and claims its id after the sessions
-//! were looked at for the last time. It is found at the end, and told of; the closed record stays.
+//! were looked at. It is found at the end, and told of; the closed record stays. One that slips past
+//! that look, too, looks at the group's record once more as its watches begin, and stops.
 //!
 //! Interrupted at any point, the closed record is still there: the group is listed as being
-//! deleted, nobody can join it, and deleting it again goes on. Epochs of a group that is made anew start
-//! again; nothing of the old group can reach it, because revisions never do.
+//! deleted, nobody can join it, and deleting it again goes on. Epochs of a group that is made anew
+//! start again; nothing of the old group can reach it, because revisions never do.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -278,7 +278,8 @@ mod tests {
     fn every_form_is_read() {
         let expected = Ok(vec![("7".to_owned(), 42), ("eu".to_owned(), 5)]);
         for text in [
-            "{\"partition\":\"7\",\"offset\":41}\n{\"partition\":\"eu\",\"next_offset\":5,\"epoch\":3}",
+            "{\"partition\":\"7\",\"offset\":41}\n\
+             {\"partition\":\"eu\",\"next_offset\":5,\"epoch\":3}",
             "[{\"partition\":\"7\",\"offset\":41},{\"partition\":\"eu\",\"next_offset\":5}]",
             "{\"partitions\":[{\"partition\":\"7\",\"offset\":41,\"next_offset\":42},
               {\"partition\":\"eu\",\"offset\":null,\"next_offset\":5}]}",

@@ -23,8 +23,8 @@ use crate::table::{Cell, Table};
 /// Look at everything a group needs, and say what to mend.
 ///
 /// Connects to store and source; checks versions, permissions (by a key that is written and
-/// deleted, where no group can have one), answers, clocks, retention and replicas; the settings against the
-/// store's own failover; and with --group the group itself. Nothing else is changed.
+/// deleted, where no group can have one), answers, clocks, retention and replicas; the settings
+/// against the store's own failover; and with --group the group itself. Nothing else is changed.
 ///
 /// Example: parti doctor --store nats://localhost:4222 --source jetstream://localhost:4222/ORDERS
 ///          --group billing --config worker.yaml

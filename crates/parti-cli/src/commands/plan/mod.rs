@@ -20,8 +20,8 @@ use case::Case;
 /// how even that is, and what would move. Changes nothing.
 ///
 /// Workers and partitions come from a group that runs (--store, --group), or from numbers
-/// (--workers, --partitions). What each owner has now counts: with numbers, each strategy starts from its own
-/// answer. A group's own plan may also wait: for windows, cooldown and threshold.
+/// (--workers, --partitions). What each owner has now counts: with numbers, each strategy starts
+/// from its own answer. A group's own plan may also wait: for windows, cooldown and threshold.
 ///
 /// Example: parti plan --workers 3 --partitions 100 --add 1
 /// Example: parti plan --store sqlite:data/group.db --group billing --remove worker-2 --weigh 7=5
