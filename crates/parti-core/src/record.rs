@@ -99,7 +99,7 @@ pub struct WorkerRecord {
     #[serde(with = "wire::hex")]
     pub partitions: u64,
     /// When the worker itself last wrote this, in milliseconds of its wall clock (for people): who
-    /// ends a silent session leaves it as it is. 0 where a worker before this field wrote it.
+    /// ends a silent session leaves it as it is. 0 in a claim, and by workers before this field.
     #[serde(default)]
     pub renewed_at: u64,
     /// The writer's mark.

@@ -348,7 +348,8 @@ impl Claim {
             load: 0,
             degraded: None,
             partitions: 0,
-            renewed_at: out.wall_ms(),
+            // A claim of open fate is repeated to the letter; the first renewal follows at once.
+            renewed_at: 0,
             nonce,
         };
         let key = Key::Worker(self.settings.id(number));
