@@ -161,10 +161,16 @@ fn an_address_that_cannot_be_used_is_one_line_and_a_code() {
     let group = Group::new(1);
     for address in [taken.as_str(), "127.0.0.1:70000", "nowhere"] {
         let mut consumer = group.consumer();
-        let ended = consumer.args(["--metrics", address]).output().expect("runs");
+        let ended = consumer
+            .args(["--metrics", address])
+            .output()
+            .expect("runs");
         let said = String::from_utf8_lossy(&ended.stderr).into_owned();
         assert_eq!(ended.status.code(), Some(2), "{said}");
         assert_eq!(said.lines().count(), 1, "{said}");
-        assert!(said.contains("--metrics") && said.contains(address), "{said}");
+        assert!(
+            said.contains("--metrics") && said.contains(address),
+            "{said}"
+        );
     }
 }

@@ -91,7 +91,94 @@ impl Message {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+    use std::fmt::Debug;
+    use std::sync::{Arc, Mutex};
+    use std::time::SystemTime;
+
+    use parti_core::ids::{Epoch, Offset, PartitionId, WorkerId};
+    use tracing::field::{Field, Visit};
+    use tracing::span::{Attributes, Id, Record};
+    use tracing::subscriber::with_default;
+    use tracing::{Event, Metadata, Subscriber};
+
     use super::*;
+
+    /// Takes down the fields of every span.
+    #[derive(Clone, Default)]
+    struct Fields(Arc<Mutex<BTreeMap<String, String>>>);
+
+    impl Visit for Fields {
+        fn record_debug(&mut self, field: &Field, value: &dyn Debug) {
+            let mut fields = self.0.lock().expect("no panic");
+            fields.insert(field.name().into(), format!("{value:?}"));
+        }
+    }
+
+    impl Subscriber for Fields {
+        fn enabled(&self, metadata: &Metadata<'_>) -> bool {
+            metadata.target() == "parti::handle"
+        }
+        fn new_span(&self, span: &Attributes<'_>) -> Id {
+            span.record(&mut self.clone());
+            Id::from_u64(1)
+        }
+        fn record(&self, _: &Id, values: &Record<'_>) {
+            values.record(&mut self.clone());
+        }
+        fn record_follows_from(&self, _: &Id, _: &Id) {}
+        fn event(&self, _: &Event<'_>) {}
+        fn enter(&self, _: &Id) {}
+        fn exit(&self, _: &Id) {}
+    }
+
+    fn message(headers: &[(&str, String)]) -> Message {
+        let headers = headers.iter();
+        let headers = headers.map(|(name, value)| ((*name).into(), value.clone().into()));
+        Message {
+            partition: PartitionId::new("p7"),
+            offset: Offset(41),
+            epoch: Epoch(3),
+            attempt: 2,
+            worker: WorkerId::new("worker-0"),
+            received_at: SystemTime::UNIX_EPOCH,
+            record: Arc::new(crate::source::Record {
+                headers: headers.collect(),
+                ..Default::default()
+            }),
+        }
+    }
+
+    #[test]
+    fn a_span_says_which_message_and_which_trace() {
+        let parent = format!("00-{TRACE}-{PARENT}-01");
+        let message = message(&[("Traceparent", parent), ("tracestate", "a=b".into())]);
+        assert_eq!(message.trace_state(), Some("a=b"));
+        let fields = Fields::default();
+        with_default(fields.clone(), || message.span());
+        let fields = fields.0.lock().expect("no panic");
+        for (name, value) in [
+            ("partition", "p7"),
+            ("offset", "41"),
+            ("epoch", "3"),
+            ("attempt", "2"),
+            ("worker", "worker-0"),
+            ("trace_id", &format!("{TRACE:?}")),
+            ("parent_id", &format!("{PARENT:?}")),
+        ] {
+            assert_eq!(fields.get(name).map(String::as_str), Some(value), "{name}");
+        }
+    }
+
+    #[test]
+    fn without_a_trace_a_span_has_none_and_nobody_who_wants_it_means_no_span() {
+        let fields = Fields::default();
+        with_default(fields.clone(), || message(&[]).span());
+        let fields = fields.0.lock().expect("no panic");
+        assert_eq!(fields.get("partition").map(String::as_str), Some("p7"));
+        assert_eq!(fields.get("trace_id"), None);
+        assert!(message(&[]).span().is_disabled());
+    }
 
     const TRACE: &str = "4bf92f3577b34da6a3ce929d0e0e4736";
     const PARENT: &str = "00f067aa0ba902b7";

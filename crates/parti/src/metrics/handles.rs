@@ -185,7 +185,7 @@ impl Handles {
     }
 
     /// Nobody goes by this name any more: what it was like is no more.
-    fn retire(&self) {
+    pub(super) fn retire(&self) {
         for gauge in [
             &self.state,
             &self.leader,

@@ -97,6 +97,11 @@ impl Lag {
         series.registrar = registrar;
     }
 
+    /// Nothing is owned any more.
+    pub(super) fn clear(&self) {
+        lock(&self.series).clear();
+    }
+
     /// There is something new to look up.
     pub(super) fn soon(&mut self, now: Time) {
         self.next = self.next.min(now + SOON);

@@ -295,6 +295,15 @@ impl Probe {
     }
 }
 
+/// A worker that has ended owns nothing, and has no lag; its last state stays to be seen.
+impl Drop for Probe {
+    fn drop(&mut self) {
+        self.lag.clear();
+        self.handles.retire();
+        self.handles.state.set(f64::from(self.state.0 as u8));
+    }
+}
+
 fn grown(counter: &Counter, before: u64, now: u64) {
     if now > before {
         counter.increment(now - before);

@@ -130,12 +130,18 @@ fn what_the_core_counts_is_recorded_by_its_growth() {
     };
     probe.count(&numbers, &wire);
     for (series, value) in [
-        ("parti_consumer_duplicate_subjects_total{group=g,worker=}", 1.0),
+        (
+            "parti_consumer_duplicate_subjects_total{group=g,worker=}",
+            1.0,
+        ),
         ("parti_consumer_subject_count{group=g,worker=}", 3.0),
         ("parti_consumer_redeliveries_total{group=g,worker=}", 5.0),
         ("parti_consumer_inflight{group=g,worker=}", 10.0),
         ("parti_consumer_pull_loop_healthy{group=g,worker=}", 1.0),
-        ("parti_take_failures_total{group=g,worker=,reason=conflict}", 2.0),
+        (
+            "parti_take_failures_total{group=g,worker=,reason=conflict}",
+            2.0,
+        ),
     ] {
         assert_eq!(memo.get(series), Some(value), "{series}");
     }

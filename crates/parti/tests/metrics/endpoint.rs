@@ -6,7 +6,7 @@ use openmetrics_parser::{openmetrics, prometheus};
 use parti::metrics::{Endpoint, EndpointError, METRICS};
 use parti::source::MemoryLog;
 use parti::store::Memory;
-use parti::{PartitionId, StaticPartitions, State, Worker};
+use parti::{PartitionId, State, StaticPartitions, Worker};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
@@ -24,7 +24,9 @@ async fn ask(endpoint: &Endpoint, request: &str) -> (u16, String, String) {
     stream.read_to_string(&mut answer).await.expect("answered");
     let (head, body) = answer.split_once("\r\n\r\n").expect("a head");
     let status = head.split(' ').nth(1).and_then(|code| code.parse().ok());
-    let kind = head.lines().find_map(|line| line.strip_prefix("content-type: "));
+    let kind = head
+        .lines()
+        .find_map(|line| line.strip_prefix("content-type: "));
     let kind = kind.unwrap_or_default().to_owned();
     (status.expect("a status"), kind, body.to_owned())
 }
@@ -82,7 +84,11 @@ async fn metrics_health_and_readiness_are_served() {
     let plain = prometheus::parse_prometheus(&text).expect("valid Prometheus text");
     let state = r#"parti_worker_state{group="a \"quoted\\group\né",worker="worker-0"} 4"#;
     assert!(text.contains(state), "{text}");
-    assert_eq!(text.matches("parti_partition_lag{").count(), 3, "two and the rest");
+    assert_eq!(
+        text.matches("parti_partition_lag{").count(),
+        3,
+        "two and the rest"
+    );
     for (name, family) in &plain.families {
         let metric = METRICS.iter().find(|metric| metric.name == name.as_str());
         let metric = metric.unwrap_or_else(|| panic!("{name} is not in the table"));
@@ -112,7 +118,12 @@ async fn bad_requests_and_bad_addresses_are_told() {
     assert_eq!(get(&endpoint, "/").await.0, 404);
     assert_eq!(ask(&endpoint, "POST /metrics HTTP/1.1\r\n").await.0, 405);
     let taken = endpoint.address().to_string();
-    for address in [taken.as_str(), "127.0.0.1:99999", "no such host:1", "nonsense"] {
+    for address in [
+        taken.as_str(),
+        "127.0.0.1:99999",
+        "no such host:1",
+        "nonsense",
+    ] {
         match Endpoint::open(address).await {
             Err(error @ EndpointError::Address { .. }) => {
                 let line = error.to_string();

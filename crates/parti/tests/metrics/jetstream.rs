@@ -24,8 +24,8 @@ pub async fn run(touched: &Touched) {
         ..stream::Config::default()
     });
     made.await.expect("made");
-    let source = JetStream::connect(&format!("jetstream://{}/S", server.address()));
-    let source = source.await.expect("connects");
+    let url = format!("jetstream://{}/S", server.address());
+    let source = JetStream::connect(&url).await.expect("connects");
 
     // A server that does not answer fails the first update. One partition is over the cap.
     server.pause();
