@@ -127,6 +127,8 @@ mod registry {
         UnconditionalPut,
         /// The leader counts a silent worker as gone, but does not end its session by a write.
         EvictionWithoutWrite,
+        /// A worker that is told to stop waits for a leader, though the whole group stops.
+        StopWaitsForNobody,
         /// Time is read from the wall clock, which jumps.
         WallClock,
         /// Time is read from a clock that stands still while the machine sleeps.

@@ -64,6 +64,10 @@ pub struct ProcFacts {
     pub calls: Vec<Call>,
     /// When its way to the store was in trouble, or it stood still.
     pub hindered: Vec<(Micros, Micros)>,
+    /// When a message between it and the store or the source took long.
+    pub slowed: Vec<(Micros, Micros)>,
+    /// When its last handler call ended.
+    pub last_call: Micros,
     /// The term it leads in, as it says itself.
     pub leading: Option<Term>,
     /// The newest revision that a write of its own got, as far as it was told.
@@ -240,6 +244,12 @@ impl ProcFacts {
         let within = |(begin, end): &(Micros, Micros)| *begin <= to && *end >= from;
         still || self.hindered.iter().any(within)
     }
+
+    /// Whether any message to or from it took long within this span.
+    pub fn was_slowed(&self, from: Micros, to: Micros) -> bool {
+        let within = |(begin, end): &(Micros, Micros)| *begin <= to && *end >= from;
+        self.slowed.iter().any(within)
+    }
 }
 
 impl Facts {
@@ -370,6 +380,8 @@ impl Facts {
                         .map(|(_, until)| (self.now, *until))
                         .filter(|(now, until)| now < until)
                         .collect(),
+                    slowed: Vec::new(),
+                    last_call: 0,
                     leading: None,
                     acknowledged: Revision(0),
                     must_notice: false,
@@ -456,6 +468,7 @@ impl Facts {
                     }
                 }
             }
+            Seen::Slow { proc, until } => self.procs[proc].slowed.push((self.now, until)),
             Seen::Answered { .. } | Seen::Delivered { .. } | Seen::TermShown { .. } => {}
             Seen::Acknowledged { proc, revision } => {
                 let newest = &mut self.procs[proc].acknowledged;
@@ -486,6 +499,7 @@ impl Facts {
         let Some(partition) = self.setup.index_of(&job.partition) else {
             return self.now;
         };
+        self.procs[proc].last_call = self.now;
         let calls = &mut self.procs[proc].calls;
         let found = calls.iter().position(|call| {
             call.partition == partition

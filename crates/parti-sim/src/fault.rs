@@ -38,6 +38,11 @@ pub enum Fault {
         /// When a new process starts there after the old one ended, if ever.
         restart_after: Option<Micros>,
     },
+    /// Every worker is asked to stop, nearly at once.
+    StopAll {
+        /// When new processes start after the old ones ended, if ever.
+        restart_after: Option<Micros>,
+    },
     /// A process starts on a machine that runs none.
     Join {
         /// Where.
@@ -260,7 +265,7 @@ impl WriteKind {
 }
 
 /// Names of the kinds of faults, in the order of [`Fault::kind`].
-pub const KINDS: [&str; 28] = [
+pub const KINDS: [&str; 29] = [
     "crash",
     "pause",
     "suspend",
@@ -289,6 +294,7 @@ pub const KINDS: [&str; 28] = [
     "lost deliveries",
     "retention",
     "list change",
+    "stop all",
 ];
 
 impl Fault {
@@ -323,6 +329,7 @@ impl Fault {
             Fault::LostDeliveries { .. } => 25,
             Fault::Retention { .. } => 26,
             Fault::ListChange { .. } => 27,
+            Fault::StopAll { .. } => 28,
         }
     }
 

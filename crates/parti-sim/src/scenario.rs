@@ -33,8 +33,32 @@ pub fn of(setup: &Setup) -> Vec<Timed> {
         Class::Outage => draw.outage(),
         Class::StoreLoss => draw.store_loss(),
     };
+    faults.extend(stop_of_all(setup));
     faults.sort_by_key(|timed| timed.at);
     faults
+}
+
+/// Now and then a whole group is told to stop at once. From lots of its own, so that what a seed
+/// stood for before stays as it was.
+fn stop_of_all(setup: &Setup) -> Option<Timed> {
+    let mut rng = Rng::new(setup.seed ^ 0x7061_7274_6921_0006);
+    let often = match setup.class {
+        Class::Polite => 0.3,
+        Class::Mixed | Class::Handoff | Class::Rolling => 0.05,
+        Class::Outage | Class::StoreLoss => 0.0,
+    };
+    if !rng.chance(often) {
+        return None;
+    }
+    let at = rng.between(2 * SECOND, FAULTS_UNTIL);
+    // Nobody comes back before the last one is gone.
+    let restart_after = rng
+        .chance(0.8)
+        .then(|| rng.between(3 * SECOND, 12 * SECOND));
+    Some(Timed {
+        at,
+        fault: Fault::StopAll { restart_after },
+    })
 }
 
 struct Draw<'a> {

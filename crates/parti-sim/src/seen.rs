@@ -155,6 +155,13 @@ pub enum Seen<'a> {
         /// Whether it is of a kind that must not move a partition.
         harmless: bool,
     },
+    /// A message between a process and the store or the source takes long, or may get lost.
+    Slow {
+        /// Whose.
+        proc: Proc,
+        /// Until when.
+        until: Micros,
+    },
     /// A process was told that a write of its own got this revision (only where the store may be
     /// lost).
     Acknowledged {

@@ -142,6 +142,17 @@ impl Election {
         matches!(&self.known, Known::At(_, record) if record.holder.is_some())
     }
 
+    /// Whether nobody leads, as far as this worker knows: nobody holds the record, or nobody can,
+    /// or whoever does has been silent for the TTL.
+    pub fn is_vacant(&self, now: Time, silence: &Silence) -> bool {
+        match &self.known {
+            Known::At(revision, record) if record.holder.is_some() => {
+                silence.silent(now, &Key::Leader, self.ttl) == Some(*revision)
+            }
+            _ => true,
+        }
+    }
+
     /// Who led under the record that is known, with its revision.
     pub fn holder(&self) -> Option<&(WorkerId, Incarnation)> {
         match &self.known {

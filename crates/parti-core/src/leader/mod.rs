@@ -152,11 +152,9 @@ impl Leader {
         matches!(&self.stage, Stage::Planning { planner, .. } if planner.is_settled())
     }
 
-    /// Whether a live session other than one's own could take partitions over.
-    pub fn has_successor(&self, sessions: &Sessions) -> bool {
-        sessions
-            .iter()
-            .any(|(id, _, r)| *id != self.me && r.status == SessionStatus::Live)
+    /// Who leads.
+    pub fn me(&self) -> &WorkerId {
+        &self.me
     }
 
     /// When to act next.

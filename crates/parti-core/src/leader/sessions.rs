@@ -66,6 +66,12 @@ impl Sessions {
             .map(|(id, (revision, record))| (id, *revision, record))
     }
 
+    /// Whether a session other than this one lives and means to stay.
+    pub fn anyone_stays_but(&self, me: &WorkerId) -> bool {
+        self.iter()
+            .any(|(id, _, record)| id != me && record.status == SessionStatus::Live)
+    }
+
     /// One session.
     pub fn get(&self, id: &WorkerId) -> Option<(Revision, &Arc<WorkerRecord>)> {
         self.records

@@ -32,6 +32,7 @@ mod repeats_bounded;
 mod retention_named;
 mod revoke_needs_ready;
 mod session_ends_by_write;
+mod stop_is_prompt;
 mod suspects_alone;
 mod take_needs_evidence;
 mod take_within_lease;
@@ -132,6 +133,7 @@ pub fn all() -> Vec<Box<dyn Invariant + Send>> {
         Box::new(poison_ends::PoisonEnds::default()),
         Box::new(suspects_alone::SuspectsAlone::default()),
         Box::new(unique_leader::UniqueLeader::default()),
+        Box::new(stop_is_prompt::StopIsPrompt),
         Box::new(full_cover::FullCover),
         Box::new(balance::Balance),
         Box::new(drained::Drained),

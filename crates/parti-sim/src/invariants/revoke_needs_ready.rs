@@ -119,6 +119,11 @@ impl RevokeNeedsReady {
                     continue;
                 }
                 let since = self.since.get(&(to.clone(), partition.clone()));
+                // A prepare that is younger than the revoke belongs to another move: whoever was
+                // ready for this one went while the revoke was on its way.
+                if since > Some(&after.version) {
+                    continue;
+                }
                 let said = (to.clone(), record.incarnation, partition.clone());
                 if self.ready.get(&said) >= since {
                     waiting = None;

@@ -73,6 +73,7 @@ impl World {
                 };
                 self.ask_to_stop(proc, restart_after);
             }
+            Fault::StopAll { restart_after } => return self.ask_all_to_stop(restart_after),
             Fault::Join { machine } => {
                 if self.running_on(machine).is_some() || self.links[machine].starting {
                     return false;
@@ -207,7 +208,12 @@ impl World {
                 machine,
                 length,
                 percent,
-            } => self.links[machine].losing = Until::new(now + length, percent),
+            } => {
+                self.links[machine].losing = Until::new(now + length, percent);
+                if let Some(proc) = self.running_on(machine) {
+                    self.slows(proc, length + SECOND);
+                }
+            }
             Fault::ConsumerLeaderChange { machine } => return self.change_consumer_leader(machine),
             Fault::LaggingReplica { behind, length } => {
                 let Some(stream) = self.source.as_stream() else {

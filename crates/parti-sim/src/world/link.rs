@@ -3,8 +3,12 @@
 use parti_core::ids::Revision;
 use parti_core::rng::Rng;
 
-use crate::facts::Proc;
+use super::World;
+use crate::facts::{Proc, Seen};
 use crate::setup::{MILLI, Micros, SECOND};
+
+/// A message that takes longer than this is slow.
+const LONG: Micros = 20 * MILLI;
 
 /// Something that is wrong until a given time.
 #[derive(Clone, Copy, Debug, Default)]
@@ -78,6 +82,23 @@ pub(super) fn latency(rng: &mut Rng) -> Micros {
         230..=253 => within(3 * MILLI, 20 * MILLI),
         254 => within(20 * MILLI, 200 * MILLI),
         _ => within(100 * MILLI, 2 * SECOND),
+    }
+}
+
+impl World {
+    /// How long a message of this process takes; the jury hears of it when that is long.
+    pub(super) fn on_its_way(&mut self, proc: Proc) -> Micros {
+        let delay = latency(&mut self.net);
+        self.slows(proc, delay);
+        delay
+    }
+
+    /// Tells the jury of a message that takes long.
+    pub(super) fn slows(&mut self, proc: Proc, delay: Micros) {
+        if delay > LONG {
+            let until = self.now + delay;
+            self.jury.see(self.now, Seen::Slow { proc, until });
+        }
     }
 }
 

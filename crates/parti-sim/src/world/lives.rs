@@ -239,6 +239,22 @@ impl World {
         self.deliver(proc, Event::Stop { within: None });
     }
 
+    /// Everybody is asked to stop, each a little later than the one before or earlier.
+    pub(super) fn ask_all_to_stop(&mut self, restart_after: Option<Micros>) -> bool {
+        let running: Vec<Proc> = self.links.iter().filter_map(|link| link.running).collect();
+        for &proc in &running {
+            let at = self.now + self.lots.below(200 * MILLI);
+            self.queue.push(
+                at,
+                Happening::AskToStop {
+                    proc,
+                    restart_after,
+                },
+            );
+        }
+        !running.is_empty()
+    }
+
     /// `kill -9`.
     pub(super) fn crash(&mut self, proc: Proc, restart_after: Option<Micros>) {
         if !self.is_running(proc) {

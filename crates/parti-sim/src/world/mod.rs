@@ -70,6 +70,11 @@ enum Happening {
         machine: usize,
         preferred: Option<u64>,
     },
+    /// A worker is asked to stop.
+    AskToStop {
+        proc: Proc,
+        restart_after: Option<Micros>,
+    },
     /// A process goes on.
     Resume { proc: Proc },
     /// A worker's deadline came.
@@ -286,6 +291,10 @@ impl World {
     fn happen(&mut self, what: Happening) {
         match what {
             Happening::Start { machine, preferred } => self.start(machine, preferred),
+            Happening::AskToStop {
+                proc,
+                restart_after,
+            } => self.ask_to_stop(proc, restart_after),
             Happening::Resume { proc } => self.resume(proc),
             Happening::Tick { proc } => self.tick(proc),
             Happening::Deliver { proc, event } => self.deliver(proc, event),

@@ -6,11 +6,11 @@ use std::sync::Arc;
 use parti_core::io::{Ask, SourceError, SourceEvent, SourceRequest};
 use parti_core::worker::Event;
 
-use super::link::{hit, latency, short_latency};
+use super::link::{hit, short_latency};
 use super::{Happening, World};
 use crate::facts::{Proc, Seen};
 use crate::model::ClientId;
-use crate::setup::{MILLI, Micros};
+use crate::setup::{MILLI, Micros, SECOND};
 
 impl World {
     pub(super) fn send_to_source(&mut self, proc: Proc, request: SourceRequest) {
@@ -19,7 +19,7 @@ impl World {
         let delay = if matches!(request, SourceRequest::Pull { .. }) {
             short_latency(&mut self.net)
         } else {
-            latency(&mut self.net)
+            self.on_its_way(proc)
         };
         let process = &mut self.procs[proc];
         process.to_source = (self.now + delay).max(process.to_source);
@@ -245,6 +245,7 @@ impl World {
     pub(super) fn cut_source(&mut self, machine: usize, length: Micros) {
         self.links[machine].source_cut = super::link::Until::new(self.now + length, ());
         if let Some(proc) = self.links[machine].running {
+            self.slows(proc, length + SECOND);
             self.queue
                 .push(self.now + length, Happening::SourceBack { proc });
         }

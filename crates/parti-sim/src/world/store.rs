@@ -58,7 +58,7 @@ impl World {
         process.waiting.insert(id, waiting);
         let timeout = process.clock.span(timeout);
         let machine = process.machine;
-        let mut delay = latency(&mut self.net);
+        let mut delay = self.on_its_way(proc);
         let link = self.links[machine];
         self.queue
             .push(self.now + timeout, Happening::StoreTimeout { proc, id });
@@ -156,7 +156,7 @@ impl World {
             }
         };
         let link = self.links[machine];
-        let mut delay = latency(&mut self.net);
+        let mut delay = self.on_its_way(proc);
         if let Some(percent) = link.lossy.now(self.now)
             && hit(&mut self.net, percent)
         {

@@ -6,7 +6,7 @@ use parti_core::io::{Scope, WatchEvent};
 use parti_core::key::Key;
 use parti_core::worker::Event;
 
-use super::link::{latency, short_latency};
+use super::link::short_latency;
 use super::{Happening, World};
 use crate::facts::Proc;
 use crate::model::store::covers;
@@ -35,7 +35,7 @@ impl World {
             told: None,
             polling: false,
         });
-        let at = self.now + latency(&mut self.net);
+        let at = self.now + self.on_its_way(proc);
         self.queue.push(at, Happening::WatchOpens { proc, serial });
     }
 
@@ -91,6 +91,7 @@ impl World {
                 } else if self.net.below(500) == 0 {
                     delay += self.net.below(SECOND);
                 }
+                self.slows(proc, delay);
                 self.queue
                     .push(self.now + delay, Happening::WatchPolls { proc, serial });
             }

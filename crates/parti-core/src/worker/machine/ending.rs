@@ -2,6 +2,9 @@
 
 use std::time::Duration;
 
+use crate::io::Scope;
+use crate::key::Prefix;
+use crate::leader::Sessions;
 use crate::worker::stop::{Step, Stopping};
 use crate::worker::{Action, Fatal, Report};
 
@@ -14,7 +17,7 @@ impl Worker {
         }
         let limit = self.config.shutdown_timeout;
         let limit = within.map_or(limit, |within| within.min(limit));
-        let mut stopping = Stopping::new(self.out.now(), limit);
+        let mut stopping = Stopping::new(self.out.now(), limit, self.config.heartbeat());
         if self.life != Life::Joined {
             if self.session.may_be_claimed() {
                 // Wait for the claim, then give the id back.
@@ -27,7 +30,7 @@ impl Worker {
         }
         let relieved_by_others = match (&self.leaderless, &self.leader) {
             (Some(_), _) => false,
-            (None, Some(leader)) => leader.has_successor(&self.sessions),
+            (None, Some(leader)) => self.sessions.anyone_stays_but(leader.me()),
             (None, None) => self.told.assignment.is_some(),
         };
         if !relieved_by_others {
@@ -38,7 +41,33 @@ impl Worker {
         self.stopping = Some(stopping);
     }
 
+    /// Sees whether anybody is left who could relieve this worker. If not, it lets go by itself:
+    /// a whole group that stops at once waits for nobody.
+    fn step_relief(&mut self) {
+        let now = self.out.now();
+        let (Some(stopping), Some((me, _))) = (&mut self.stopping, self.session.id()) else {
+            return;
+        };
+        if stopping.step(now) != Step::Relief || planted!(StopWaitsForNobody) {
+            return;
+        }
+        let led = !self.election.is_vacant(now, &self.silence);
+        stopping.is_led(now, led);
+        if led {
+            return;
+        }
+        if !stopping.looks_around {
+            stopping.looks_around = true;
+            self.sessions = Sessions::default();
+            self.out.push(Action::Watch(Scope::Prefix(Prefix::Workers)));
+        }
+        if self.sessions.synced && !self.sessions.anyone_stays_but(me) {
+            stopping.go_alone();
+        }
+    }
+
     pub(super) fn step_stop(&mut self) {
+        self.step_relief();
         let Some(stopping) = self.stopping else {
             return;
         };

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::Worker;
 use crate::config::Config;
-use crate::ids::{Incarnation, Nonce, Revision, Term, Version, WorkerId};
+use crate::ids::{Incarnation, Nonce, PartitionId, Revision, Term, Version, WorkerId};
 use crate::io::{
     Expect, Scope, SourceEvent, SourceKind, StoreOp, StoreReply, StoreRequest, Stored, WatchEvent,
     Write, WriteOutcome,
@@ -14,7 +14,10 @@ use crate::io::{
 use crate::key::Key;
 use crate::leader::election::Agent;
 use crate::partition::{self, Partition};
-use crate::record::{Fingerprint, LeaderRecord, Lifecycle, PlanRecord, PlanState, Record};
+use crate::record::{
+    AssignmentRecord, Fingerprint, LeaderRecord, Lifecycle, PlanRecord, PlanState, Record,
+    SessionStatus, WorkerRecord,
+};
 use crate::strategy::FairShare;
 use crate::time::Time;
 use crate::worker::{Action, Event, Fatal, Options};
@@ -59,10 +62,13 @@ impl Group {
             revision: Revision(self.revision),
             record,
         };
-        let scope = Scope::Key(key.clone());
-        if self.watches.contains(&scope) {
+        let of = |scope: &&Scope| match scope {
+            Scope::Key(watched) => *watched == key,
+            Scope::Prefix(prefix) => prefix.holds(&key),
+        };
+        for scope in self.watches.iter().filter(of) {
             let event = WatchEvent::Changed(stored.clone());
-            self.inbox.push_back(Event::Watch(scope, event));
+            self.inbox.push_back(Event::Watch(scope.clone(), event));
         }
         self.records.insert(key, stored);
         Revision(self.revision)
@@ -77,6 +83,67 @@ impl Group {
             nonce: Nonce(0),
         };
         self.put(Key::Leader, Record::Leader(Arc::new(record)));
+    }
+
+    /// The leader resigns.
+    fn other_resigns(&mut self) {
+        let record = LeaderRecord {
+            holder: None,
+            term: Term(3),
+            beat: 99,
+            nonce: Nonce(0),
+        };
+        self.put(Key::Leader, Record::Leader(Arc::new(record)));
+    }
+
+    /// How the other worker fares.
+    fn other_is(&mut self, status: SessionStatus) {
+        let (_, mine) = self.session();
+        let record = WorkerRecord {
+            incarnation: Some(Incarnation(1)),
+            status,
+            ..mine
+        };
+        let key = Key::Worker(WorkerId::new("worker-9"));
+        self.put(key, Record::Worker(Arc::new(record)));
+    }
+
+    /// The worker's own session.
+    fn session(&self) -> (Incarnation, WorkerRecord) {
+        let stored = &self.records[&Key::Worker(WorkerId::new("worker-0"))];
+        match &stored.record {
+            Record::Worker(record) => {
+                let life = record.incarnation_at(stored.revision);
+                (life, (**record).clone())
+            }
+            other => panic!("a session, not {other:?}"),
+        }
+    }
+
+    /// A member of a group that another leads is told to serve a partition, and to stop.
+    fn stopping() -> Self {
+        let mut group = Self::new();
+        group.other_leads(1);
+        group.plan_by("fair_share");
+        group.run(Duration::from_millis(100));
+        let record = AssignmentRecord {
+            version: Version(6),
+            term: Term(3),
+            incarnation: group.session().0,
+            lifecycle: Lifecycle::Stable,
+            serve: vec![PartitionId::new("p")],
+            prepare: Vec::new(),
+            release: Vec::new(),
+            added: Vec::new(),
+            nonce: Nonce(0),
+        };
+        let key = Key::Assignment(WorkerId::new("worker-0"));
+        group.put(key, Record::Assignment(Arc::new(record)));
+        group.run(Duration::from_millis(100));
+        group.inbox.push_back(Event::Stop { within: None });
+        group.run(Duration::from_millis(100));
+        assert_eq!(group.session().1.status, SessionStatus::Leaving);
+        group
     }
 
     fn plan_by(&mut self, strategy: &str) {
@@ -212,6 +279,50 @@ fn a_leader_with_the_same_settings_refuses_nobody() {
     }
     assert_eq!(group.ended, None);
     assert!(!group.worker.is_leader());
+}
+
+#[test]
+fn a_stopping_worker_waits_for_relief_while_somebody_leads() {
+    let mut group = Group::stopping();
+    let half = Config::default().shutdown_timeout / 2;
+    for beat in 2..12 {
+        group.other_leads(beat);
+        group.run(half / 10);
+    }
+    assert_eq!(group.ended, None);
+}
+
+#[test]
+fn when_everybody_stops_nobody_is_waited_for() {
+    let mut group = Group::stopping();
+    group.other_is(SessionStatus::Live);
+    group.other_resigns();
+    group.run(Config::default().heartbeat_interval / 2);
+    assert_eq!(group.ended, None, "the other may still stand");
+    group.other_is(SessionStatus::Leaving);
+    group.run(Duration::from_millis(1));
+    assert_eq!(group.ended, Some(Ok(())));
+    assert_eq!(group.session().1.status, SessionStatus::Goodbye);
+}
+
+#[test]
+fn a_successor_who_never_comes_is_waited_for_one_heartbeat() {
+    let mut group = Group::stopping();
+    group.other_is(SessionStatus::Live);
+    group.other_resigns();
+    group.run(Config::default().heartbeat_interval);
+    assert_eq!(group.ended, Some(Ok(())));
+}
+
+#[test]
+fn a_successor_is_worth_waiting_for() {
+    let mut group = Group::stopping();
+    group.other_is(SessionStatus::Live);
+    group.other_resigns();
+    group.run(Config::default().heartbeat_interval / 2);
+    group.other_leads(100);
+    group.run(Config::default().heartbeat_interval);
+    assert_eq!(group.ended, None);
 }
 
 #[test]
