@@ -206,6 +206,33 @@ fn the_documentation_is_the_table() {
     panic!("docs/metrics.md is not what the table says");
 }
 
+/// The names in a text that stand for metrics, without what a histogram's series add to them.
+fn names(text: &str) -> Vec<&str> {
+    let word = |c: char| !(c.is_ascii_alphanumeric() || c == '_' || c == ':');
+    let ours = text.split(word).filter(|name| name.starts_with("parti_"));
+    ours.map(|name| {
+        let suffixes = ["_bucket", "_count", "_sum"];
+        let bare = suffixes.iter().find_map(|end| name.strip_suffix(end));
+        let known = |name: &str| METRICS.iter().any(|metric| metric.name == name);
+        bare.filter(|bare| known(bare)).unwrap_or(name)
+    })
+    .collect()
+}
+
+#[test]
+fn alerts_and_dashboards_ask_for_metrics_of_the_table() {
+    let ops = concat!(env!("CARGO_MANIFEST_DIR"), "/../../ops");
+    for file in ["prometheus/parti.rules.yml", "grafana/parti.json"] {
+        let text = std::fs::read_to_string(format!("{ops}/{file}")).expect(file);
+        let names = names(&text);
+        assert!(!names.is_empty(), "{file}");
+        for name in names {
+            let known = METRICS.iter().any(|metric| metric.name == name);
+            assert!(known, "{file}: {name} is not in the table");
+        }
+    }
+}
+
 fn row(metric: &Metric) -> String {
     let unit = match metric.unit {
         Unit::Count => "",

@@ -1,9 +1,9 @@
 //! From the exporter's Prometheus text to OpenMetrics.
 //!
-//! Both name samples alike. OpenMetrics names a counter's family without `_total`, tells units, has
-//! no empty lines, and ends with a mark.
+//! Both name samples alike. OpenMetrics names a counter's family without `_total`, has no empty
+//! lines, and ends with a mark. Units are in the names, and told nowhere else.
 
-use super::{Kind, METRICS, Unit};
+use super::{Kind, METRICS};
 
 /// What plain Prometheus text is.
 pub(super) const PLAIN: &str = "text/plain; version=0.0.4; charset=utf-8";
@@ -25,23 +25,9 @@ pub(super) fn open_metrics(plain: &str) -> String {
         let family = name.strip_suffix("_total").unwrap_or(name);
         let rest = rest.unwrap_or_default();
         open.push_str(&format!("# {what} {family} {rest}\n"));
-        if what == "TYPE"
-            && let Some(unit) = unit(name)
-        {
-            open.push_str(&format!("# UNIT {family} {unit}\n"));
-        }
     }
     open.push_str("# EOF\n");
     open
-}
-
-fn unit(name: &str) -> Option<&'static str> {
-    let metric = METRICS.iter().find(|metric| metric.name == name)?;
-    match metric.unit {
-        Unit::Count => None,
-        Unit::Seconds => Some("seconds"),
-        Unit::Bytes => Some("bytes"),
-    }
 }
 
 /// The buckets of every histogram.
