@@ -27,12 +27,11 @@ pub use note::{LaneAction, LaneNote, Opening, Progress};
 
 use crate::config::{Config, StartPosition};
 use crate::feed::backoff::Backoff;
-use crate::feed::consumer::UpdateCounters;
 use crate::feed::external::ExternalFeed;
 use crate::feed::limits::Limits;
 use crate::feed::log::LogFeed;
 use crate::feed::workqueue::WorkQueue;
-use crate::feed::{Context, Feed};
+use crate::feed::{Context, Feed, FeedNumbers};
 use crate::ids::{Epoch, Offset, PartitionId};
 use crate::io::{
     Ask, CommitRefused, HandlerResult, Job, Retention, SourceError, SourceEvent, SourceKind,
@@ -422,9 +421,15 @@ impl Lanes {
         self.feed.degraded()
     }
 
-    /// What the planning of consumer updates did so far, for metrics.
-    pub fn update_counters(&self) -> UpdateCounters {
-        self.feed.update_counters()
+    /// What the feed did so far, for metrics.
+    pub fn numbers(&self) -> FeedNumbers {
+        self.feed.numbers()
+    }
+
+    /// Every opened partition with the first offset that is not done.
+    pub fn positions(&self) -> impl Iterator<Item = (&PartitionId, Offset)> {
+        let opened = |(id, lane): (_, &'_ Lane)| Some((id, lane.serving()?.done_next()));
+        self.map.lanes.iter().filter_map(opened)
     }
 
     /// Does everything that became possible, and yields what it takes.

@@ -304,6 +304,11 @@ impl Serving {
             .collect()
     }
 
+    /// The first offset that is not done.
+    pub(crate) fn done_next(&self) -> Offset {
+        self.done_next
+    }
+
     /// Ends suspicion, because nothing is left to be suspected.
     pub(crate) fn lag_is_gone(&mut self) {
         let next = self.next;

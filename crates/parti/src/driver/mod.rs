@@ -34,11 +34,13 @@ use parti_core::worker::{Action, Event, Fatal, Options, Report, State, Worker};
 use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
 use tokio_util::sync::DropGuard;
+use tracing::Instrument;
 
 use crate::clock::Clock;
-use crate::handler::Handler;
+use crate::handler::{Handler, HandlerError};
 use crate::member::Assignment;
 use crate::message::Message;
+use crate::metrics::Probe;
 use crate::partitions::PartitionSource;
 use crate::source::{Record, Transport};
 use crate::store::{GroupChange, GroupStore};
@@ -103,6 +105,8 @@ pub(crate) struct Parts {
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) commits: CommitInbox,
     pub(crate) lease: Arc<Lease>,
+    /// None: nothing is measured.
+    pub(crate) probe: Option<Probe>,
 }
 
 /// Handles of a loop that runs.
@@ -138,6 +142,7 @@ pub(crate) fn start(parts: Parts, tasks: &Tasks) -> Handles {
         assignment: None,
         lease: parts.lease,
         committing: None,
+        probe: parts.probe,
     };
     tasks.spawn(driver.run(inbox, parts.commits));
     Handles {
@@ -192,6 +197,7 @@ struct Driver {
     lease: Arc<Lease>,
     /// Who waits for the answer to the commit that is being handled.
     committing: Option<commits::Answer>,
+    probe: Option<Probe>,
 }
 
 impl fmt::Debug for Driver {
@@ -233,6 +239,10 @@ impl Driver {
                     self.handle(Event::Tick);
                 }
             }
+            if let Some(probe) = &mut self.probe {
+                let now = Time::ZERO + self.clock.now().since(self.origin);
+                probe.settled(now, &self.worker, &self.transport, &self.tasks);
+            }
             if self.status.borrow().end.is_some() {
                 return;
             }
@@ -253,9 +263,15 @@ impl Driver {
 
     fn handle(&mut self, event: Event) {
         let now = self.now();
+        if let Some(probe) = &mut self.probe {
+            probe.event(now, &event);
+        }
         self.worker.handle(now, event, &mut self.actions);
         let mut end = None;
         for action in std::mem::take(&mut self.actions) {
+            if let Some(probe) = &mut self.probe {
+                probe.action(now, &action);
+            }
             if let Some(result) = self.carry_out(action) {
                 end = Some(result);
             }
@@ -413,15 +429,19 @@ impl Driver {
         let (partition, epoch, offset) = (job.partition.clone(), job.epoch, job.message.offset);
         let message = self.message(job);
         let handler = self.handler.clone();
+        let call = self.probe.as_ref().map(Probe::call);
         self.spawn(async move {
             let result = match message {
                 None => HandlerResult::Failed("the message lost its body".into()),
-                Some(message) => match caught(handler.handle(message)).await {
+                Some(message) => match handled(handler.as_ref(), message).await {
                     Ok(Ok(())) => HandlerResult::Done,
                     Ok(Err(error)) => HandlerResult::Failed(error.to_string().into()),
                     Err(panic) => HandlerResult::Panicked(panic.into()),
                 },
             };
+            if let Some(call) = call {
+                call.ended();
+            }
             Event::Handled {
                 partition,
                 epoch,
@@ -442,4 +462,13 @@ impl Driver {
             received_at: SystemTime::now(),
         })
     }
+}
+
+/// A handler call, within a span that says of which message; a panic in it becomes its text.
+async fn handled(
+    handler: &dyn Handler,
+    message: Message,
+) -> Result<Result<(), HandlerError>, String> {
+    let span = message.span();
+    caught(handler.handle(message)).instrument(span).await
 }

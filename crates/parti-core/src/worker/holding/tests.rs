@@ -232,6 +232,63 @@ fn a_free_partition_is_taken_under_the_next_epoch_and_handled_one_past_the_check
     assert!(bench.holdings.all_taken() && bench.holdings.holds(&p()));
 }
 
+fn flushes(bench: &mut Bench) -> Vec<(u64, Duration)> {
+    let flushed = |report| match report {
+        Report::Flushed { partitions, age } => Some((partitions, age)),
+        _ => None,
+    };
+    let reports = std::mem::take(&mut bench.reports);
+    reports.into_iter().filter_map(flushed).collect()
+}
+
+#[test]
+fn a_flush_tells_how_old_its_progress_may_be() {
+    let mut bench = Bench::serving();
+    let interval = Config::default().checkpoint_flush_interval;
+    let flush = |bench: &mut Bench| {
+        bench.now = bench.now + interval;
+        bench.out.set_now(bench.now);
+    };
+    flush(&mut bench);
+    assert!(bench.step().is_empty(), "nothing is done yet");
+    assert_eq!(flushes(&mut bench), []);
+    bench.handle_one();
+    flush(&mut bench);
+    let (id, _) = bench.only_write();
+    assert_eq!(flushes(&mut bench), [(1, interval)], "since the last look");
+    // It fails, and is sent again: it grows older.
+    bench.answer(id, WriteOutcome::Failed(StoreError::Unavailable));
+    bench.wait(500);
+    let (id, _) = bench.only_write();
+    let late = interval + Duration::from_millis(500);
+    assert_eq!(flushes(&mut bench), [(1, late)]);
+    bench.answer(id, WriteOutcome::Done(Revision(22)));
+    bench.handle_one();
+    flush(&mut bench);
+    bench.only_write();
+    assert_eq!(flushes(&mut bench), [(1, interval)]);
+}
+
+#[test]
+fn takes_that_come_to_nothing_are_counted() {
+    let mut bench = Bench::new();
+    bench.serve();
+    bench.answer_read(Some(stored(20, PartitionRecord::default())));
+    let (id, _) = bench.only_write();
+    bench.answer(id, WriteOutcome::Failed(StoreError::Unavailable));
+    bench.wait(500);
+    let (id, _) = bench.only_write();
+    let other = stored(21, owned_by("worker-1", 3, 1, None));
+    bench.answer(id, WriteOutcome::Conflict(Some(other)));
+    bench.step();
+    let expected = TakeNumbers {
+        blocked: 1,
+        conflicts: 1,
+        failures: 1,
+    };
+    assert_eq!(bench.holdings.take_numbers(), expected);
+}
+
 #[test]
 fn a_living_owner_is_never_seized_and_is_named_as_the_obstacle() {
     let mut bench = Bench::new();

@@ -72,6 +72,8 @@ pub struct Worker {
     life: Life,
     state: State,
     lease_alive: bool,
+    /// Renewals that landed, and that did not.
+    heartbeats: (u64, u64),
     identity: Identity,
     session: Session,
     silence: Silence,
@@ -133,6 +135,7 @@ impl Worker {
             life: Life::Init,
             state: State::Init,
             lease_alive: false,
+            heartbeats: (0, 0),
             identity: Identity::new(&config, options.stream, &*options.strategy),
             session: Session::new(&config, options.preferred),
             silence: Silence::new(Time::ZERO, config.heartbeat()),

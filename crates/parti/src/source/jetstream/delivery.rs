@@ -40,9 +40,13 @@ pub(super) fn put(headers: &mut HeaderMap, name: &str, value: &str) -> bool {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Place<'a> {
     pub consumer: &'a str,
+    /// How often it was delivered, this time included.
+    pub deliveries: u64,
     pub offset: u64,
     pub sequence: u64,
     pub timestamp_ms: u64,
+    /// How many more there are to deliver.
+    pub pending: u64,
 }
 
 /// Reads a reply address; `None` if it is none of a delivery.
@@ -56,9 +60,11 @@ pub(super) fn place(reply: &str) -> Option<Place<'_>> {
     let number = |index: usize| tokens.get(at + index)?.parse::<u64>().ok();
     Some(Place {
         consumer: tokens.get(at + 1)?,
+        deliveries: number(2)?,
         offset: number(3)?,
         sequence: number(4)?,
         timestamp_ms: number(5)? / 1_000_000,
+        pending: number(6)?,
     })
 }
 
@@ -99,14 +105,16 @@ mod tests {
     fn a_reply_address_says_where_a_message_stands() {
         let expected = Place {
             consumer: "parti-g-worker-0",
+            deliveries: 2,
             offset: 71,
             sequence: 9,
             timestamp_ms: 1_700_000_000_123,
+            pending: 4,
         };
         for reply in [
-            "$JS.ACK.S.parti-g-worker-0.1.71.9.1700000000123456789.4",
-            "$JS.ACK._.ACCHASH.S.parti-g-worker-0.1.71.9.1700000000123456789.4",
-            "$JS.ACK.hub.ACCHASH.S.parti-g-worker-0.1.71.9.1700000000123456789.4.token",
+            "$JS.ACK.S.parti-g-worker-0.2.71.9.1700000000123456789.4",
+            "$JS.ACK._.ACCHASH.S.parti-g-worker-0.2.71.9.1700000000123456789.4",
+            "$JS.ACK.hub.ACCHASH.S.parti-g-worker-0.2.71.9.1700000000123456789.4.token",
         ] {
             assert_eq!(place(reply), Some(expected), "{reply}");
         }
