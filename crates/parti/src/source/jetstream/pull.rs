@@ -356,7 +356,7 @@ impl PullLoop {
             return;
         };
         let (sequence, consumer) = (place.sequence, life.identity);
-        let subject = delivery.subject.as_str();
+        let (partition, subject) = self.partitions.of(delivery.subject.as_str());
         let record = record(
             place.offset,
             subject,
@@ -367,7 +367,7 @@ impl PullLoop {
         let event = SourceEvent::Delivered {
             consumer,
             sequence,
-            partition: self.partitions.of(subject),
+            partition,
             message: message(record),
         };
         if self.explicit {

@@ -320,7 +320,7 @@ impl Reader {
         }
         found.push(record(
             place.offset,
-            &delivery.subject,
+            delivery.subject.as_str(),
             delivery.headers.as_ref(),
             delivery.payload,
             place.timestamp_ms,
@@ -345,7 +345,7 @@ fn stored(message: StreamMessage) -> Record {
     let time = time_ms(&message);
     record(
         message.sequence,
-        &message.subject,
+        message.subject.as_str(),
         Some(&message.headers),
         message.payload,
         time,
