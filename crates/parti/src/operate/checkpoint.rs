@@ -318,7 +318,9 @@ impl Known {
             let session = records.owner_session(owner, *life);
             (session != OwnerSession::Over).then(|| owner.clone())
         });
-        let same = before.is_some_and(|before| before.next_offset == wanted.next)
+        // An owner may be further than its record says: then only a new epoch makes it true.
+        let same = served_by.is_none()
+            && before.is_some_and(|before| before.next_offset == wanted.next)
             && wanted.above <= epoch
             && record.is_some_and(|record| record.done_above == wanted.done_above);
         let back = before.is_some_and(|before| wanted.next < before.next_offset);

@@ -57,6 +57,9 @@ async fn what_is_served_is_left_alone_unless_paused_or_forced() {
     desk.group().await;
     let life = desk.session("worker-0", SessionStatus::Live).await;
     desk.owned("0", Some(("worker-0", life)), Some(9)).await;
+    // Its owner may be further than that.
+    let as_recorded = change(&desk, "0", 10, Rules::default()).await;
+    assert_eq!(as_recorded.verdict, Verdict::Served);
     let refused = change(&desk, "0", 20, Rules::default()).await;
     assert_eq!(refused.verdict, Verdict::Served);
     assert_eq!(refused.served_by, Some(worker("worker-0")));
