@@ -14,10 +14,9 @@ use std::time::Duration;
 
 use crate::config::Config;
 use crate::feed::backoff::Backoff;
-use crate::feed::consumer::UpdateCounters;
 use crate::feed::durable::{Arrival, Durable, News};
 use crate::feed::splice::{Base, Splice};
-use crate::feed::{Context, Feed};
+use crate::feed::{Context, Feed, FeedNumbers};
 use crate::ids::{Offset, PartitionId};
 use crate::io::{Ask, Message, ReadBatch, SourceError, SourceEvent, SourceRequest};
 use crate::lane::map::LaneMap;
@@ -195,7 +194,7 @@ impl Limits {
                 && next > last.next()
             {
                 let (end, partition) = (last.next(), partition.clone());
-                cx.lanes.halt(&partition);
+                cx.lanes.halt(&partition, cx.out);
                 cx.out.note(LaneNote::Trouble(Trouble::LogWentBack {
                     partition,
                     end,
@@ -521,7 +520,7 @@ impl Feed for Limits {
         self.durable.planner.degraded()
     }
 
-    fn update_counters(&self) -> UpdateCounters {
-        self.durable.planner.counters
+    fn numbers(&self) -> FeedNumbers {
+        self.durable.numbers()
     }
 }

@@ -18,7 +18,7 @@ pub mod election;
 #[cfg(test)]
 mod election_tests;
 mod membership;
-mod moves;
+pub mod moves;
 pub mod orders;
 pub mod planner;
 pub mod publisher;
@@ -46,6 +46,7 @@ use crate::record::{AssignmentRecord, PlanRecord, Ready, Record, SessionStatus};
 use crate::session::silence::Silence;
 use crate::strategy::Strategy;
 use crate::time::Time;
+use crate::worker::numbers::PlanNumbers;
 use crate::worker::outbox::{Outbox, Purpose};
 use crate::worker::{Action, Report};
 
@@ -118,6 +119,14 @@ impl Leader {
         );
         out.ask(Purpose::RecoverPlan, StoreOp::Read(Key::Plan), timeout);
         leader
+    }
+
+    /// For metrics.
+    pub fn numbers(&self) -> PlanNumbers {
+        match &self.stage {
+            Stage::Recovering { .. } => PlanNumbers::default(),
+            Stage::Planning { planner, .. } => planner.numbers(),
+        }
     }
 
     /// The term under which it leads.
@@ -196,6 +205,16 @@ impl Leader {
                         Decision::Publish(worker, record) => self.publisher.publish(worker, record),
                         Decision::Plan(record) => self.publisher.plan(record),
                         Decision::Forget(worker) => self.publisher.forget(worker),
+                        Decision::Planned {
+                            cause,
+                            placed,
+                            moves,
+                        } => out.report(Report::Planned {
+                            cause,
+                            placed,
+                            moves,
+                        }),
+                        Decision::Moved(handoff) => out.report(handoff.report()),
                         Decision::Trouble(trouble) => out.trouble(trouble),
                         Decision::History(line) => out.report(Report::History(line)),
                     }

@@ -21,6 +21,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::crew::{Crew, Standing};
+use super::moves::{Granted, Handoff};
 use super::slots::{self, Reason, Seat, Slot};
 use super::windows::{self, Window};
 use crate::config::Config;
@@ -29,7 +30,8 @@ use crate::partition::{self, Partition};
 use crate::record::{AssignmentRecord, Blocked, Lifecycle, PlanRecord, Ready, SessionStatus};
 use crate::strategy::Strategy;
 use crate::time::Time;
-use crate::worker::Trouble;
+use crate::worker::numbers::PlanNumbers;
+use crate::worker::{Cause, Trouble};
 
 /// A session as the leader sees it. What it answered to other terms than the leader's own counts as
 /// nothing.
@@ -70,6 +72,17 @@ pub enum Decision {
     Forget(WorkerId),
     /// The plan as it should be now. The caller fills in the nonce.
     Plan(PlanRecord),
+    /// Partitions get owners.
+    Planned {
+        /// Why.
+        cause: Cause,
+        /// How many of them had none.
+        placed: u64,
+        /// How many handoffs begin.
+        moves: u64,
+    },
+    /// A handoff is done.
+    Moved(Handoff),
     /// Something is wrong, named.
     Trouble(Trouble),
     /// A line for the group's history.
@@ -149,6 +162,9 @@ pub struct Planner {
     /// Per worker, what it should let go of because it stands in somebody's way.
     pub(super) hints: BTreeMap<Seat, BTreeSet<PartitionId>>,
     pub(super) reason: String,
+    pub(super) cause: Cause,
+    /// Handoffs whose new owner was told, and has not said yet that it has the partition.
+    pub(super) granted: BTreeMap<PartitionId, Granted>,
     pub(super) list_hash: u64,
     pub(super) unserved: Unserved,
     pub(super) told_plan: Option<PlanRecord>,
@@ -206,6 +222,8 @@ impl Planner {
             dropped: BTreeMap::new(),
             hints: BTreeMap::new(),
             reason: String::new(),
+            cause: Cause::ColdStart,
+            granted: BTreeMap::new(),
             list_hash: 0,
             unserved: Unserved::default(),
             told_plan: None,
@@ -284,6 +302,7 @@ impl Planner {
         self.review_members(now);
         self.hear_sessions(now);
         self.end_phase();
+        self.end_handoffs(now);
         self.advance_moves(now, &list);
         self.open_window(now);
         self.close_window(now);
@@ -365,6 +384,15 @@ impl Planner {
         true
     }
 
+    /// For metrics.
+    pub fn numbers(&self) -> PlanNumbers {
+        PlanNumbers {
+            moving: self.moving.len() as u64,
+            unserved: self.unserved.count as u64,
+            over_cap: self.unserved.over_cap as u64,
+        }
+    }
+
     /// The version that this step's assignments will have, if there are any.
     pub(super) fn coming(&self) -> Version {
         self.version.next()
@@ -408,6 +436,7 @@ impl Planner {
         if self.lifecycle == Lifecycle::ColdStart {
             self.window = Window::ColdStart(span);
             self.reason = "cold start: waiting for workers".into();
+            self.cause = Cause::ColdStart;
         } else if self.crew.joined() > 0 || self.crew.iter().any(|d| d.owed && !d.is_held_back()) {
             self.window = Window::PlannedScale(span);
         }
@@ -434,6 +463,7 @@ impl Planner {
             self.lifecycle = Lifecycle::PostColdStart;
             self.planned_once = true;
             self.reason = format!("first plan for {} workers", self.crew.planned());
+            self.cause = Cause::ColdStart;
         }
         self.due.full |= shares;
         self.window = Window::Closed;
@@ -520,6 +550,7 @@ impl Planner {
         self.due.balance = true;
         if !self.window.is_cold_start() {
             self.reason = format!("partition list changed: {added} added, {removed} removed");
+            self.cause = Cause::Partitions;
         }
         self.history(format!(
             "partition list changed: {added} added, {removed} removed, {reweighted} reweighted"

@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use parti_core::ids::{Epoch, PartitionId, WorkerId};
 use parti_core::key::Key;
 use parti_core::record::SessionStatus;
-use parti_core::worker::{Action, Fatal};
+use parti_core::worker::Fatal;
 
 use super::{Invariant, Verdict, partition_write};
 use crate::facts::{Facts, Proc, Seen};
@@ -59,11 +59,7 @@ impl Invariant for NamedErrors {
                     _ => Ok(()),
                 }
             }
-            Seen::Acted {
-                proc,
-                action: Action::Handle(job),
-                ..
-            } => {
+            Seen::CallBegan { proc, job, .. } => {
                 let (id, offset) = (&job.partition, job.message.offset);
                 let knows = facts.procs[*proc].must_notice;
                 if knows && lost.is_some_and(|at| facts.now > at + patience(facts)) {

@@ -215,6 +215,7 @@ impl Group {
                 Action::Report(Report::Trouble(trouble)) => self.troubles.push(trouble),
                 Action::Unwatch(_)
                 | Action::Handle(_)
+                | Action::Halt(_)
                 | Action::Committed(..)
                 | Action::Report(_) => {}
             }

@@ -99,11 +99,12 @@ impl JetStream {
         &self,
         partitions: &[PartitionId],
     ) -> Result<Vec<(PartitionId, Offset)>, SourceError> {
-        let asked = partitions.iter().map(|partition| async move {
-            let subject = subject(&self.template, partition)?;
+        let asked = partitions.to_vec().into_iter();
+        let asked = asked.map(|partition| async move {
+            let subject = subject(&self.template, &partition)?;
             let last = last_of(&self.api, &subject).await?;
             let end = last.map_or(0, |last| last + 1);
-            Ok((partition.clone(), Offset(end)))
+            Ok((partition, Offset(end)))
         });
         let asked = futures_util::stream::iter(asked);
         asked.buffered(ASK_AT_ONCE).try_collect().await
