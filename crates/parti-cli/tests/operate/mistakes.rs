@@ -168,6 +168,38 @@ async fn bad_requests_are_refused_with_the_reason() {
 }
 
 #[test]
+fn the_doctor_goes_on_after_what_fails() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let folder = folder.path();
+    std::fs::write(folder.join("bad.yaml"), "heartbeat_ttl: soon\n").expect("written");
+    let doctor = [
+        "doctor",
+        "--store",
+        "nats://127.0.0.1:1",
+        "--config",
+        "bad.yaml",
+    ];
+    let told = parti(folder, &[&doctor[..], &LOG].concat(), "");
+    assert_eq!(told.code, Some(1), "{}", told.err);
+    assert_eq!(told.err, "parti: 3 to mend\n");
+    for (line, start) in told.out.lines().skip(1).zip([
+        "fail  settings  bad.yaml: 1 problem, the first: heartbeat_ttl: \"soon\" is no duration",
+        "fail  store     the store is not available: nats://127.0.0.1:1/parti cannot be reached",
+        "fail  source    there is no topic \"t\" (there are none yet)",
+    ]) {
+        assert!(line.starts_with(start), "{}", told.out);
+    }
+    let nobody = ["doctor", "--store", "sqlite:group.db", "--group", "nobody"];
+    let told = parti(folder, &nobody, "");
+    assert_eq!(told.code, Some(1), "{}", told.out);
+    assert!(
+        told.out.contains("there is no group nobody"),
+        "{}",
+        told.out
+    );
+}
+
+#[test]
 fn who_may_only_read_is_told_so() {
     let server = parti_servers::etcd::Server::builder()
         .root_password("root-secret")

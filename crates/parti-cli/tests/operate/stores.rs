@@ -54,6 +54,7 @@ fn operates(url: &str, version: &str) {
     assert_eq!(imported.code, Some(0), "{}", imported.err);
 
     examined(folder, url, version);
+    runtime.block_on(no_scratch(url));
     // The two that seem to live never renew.
     let delete = [&["group", "delete", "--silence", "300ms"], &group[..]].concat();
     let deleted = parti(folder, &delete, "");
@@ -66,6 +67,15 @@ fn operates(url: &str, version: &str) {
         said(folder, &["group", "list", "--store", url, "-o", "json"]),
         "[]\n"
     );
+}
+
+/// Whatever the doctor wrote is gone again.
+async fn no_scratch(url: &str) {
+    let store = parti::store::open(url).await.expect("a store");
+    for kind in ["workers", "partitions"] {
+        let scope = parti::store::Scope::Under(format!("{kind}/=doctor/"));
+        assert_eq!(store.list(&scope).await, Ok(vec![]), "{kind}");
+    }
 }
 
 fn examined(folder: &Path, url: &str, version: &str) {

@@ -27,6 +27,22 @@ pub use worker::WorkerView;
 use crate::store::{Error, GroupStore};
 
 /// Reads a group; `None` if the store knows none of this name.
+///
+/// ```
+/// use parti::inspect;
+/// use parti::store::{self, GroupStore};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), store::Error> {
+/// let billing = GroupStore::new(store::open("memory:").await?, "billing")?;
+/// if let Some(group) = inspect::group(&billing).await? {
+///     for worker in &group.workers {
+///         println!("{} owns {}", worker.id, worker.owns);
+///     }
+/// }
+/// # Ok(())
+/// # }
+/// ```
 pub async fn group(store: &GroupStore) -> Result<Option<Group>, Error> {
     let records = Records::read(store).await?;
     Ok(records.exists().then(|| Group::of(store.group(), &records)))
