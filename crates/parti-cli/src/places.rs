@@ -90,6 +90,22 @@ impl Opened {
         })
     }
 
+    /// Where partitions can go on, without asking where the messages of each are.
+    pub async fn ranges(
+        &self,
+        partitions: &[PartitionId],
+    ) -> Result<BTreeMap<PartitionId, Bounds>, Failure> {
+        match self {
+            Opened::Topic(_) => self.bounds(partitions).await,
+            Opened::Stream(stream) => {
+                let (first, end) = stream.range().await?;
+                let head = end;
+                let range = |id: &PartitionId| (id.clone(), Bounds { first, end, head });
+                Ok(partitions.iter().map(range).collect())
+            }
+        }
+    }
+
     /// The offset that a position stands for.
     pub async fn resolve(
         &self,

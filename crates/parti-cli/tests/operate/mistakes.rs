@@ -153,6 +153,14 @@ async fn bad_requests_are_refused_with_the_reason() {
         "there are t",
     );
 
+    let small = ["--source", "log:log", "--topic", "small"];
+    let make = ["topic", "create", "--partitions", "2"];
+    let made = parti(folder, &[&make[..], &small].concat(), "");
+    assert_eq!(made.code, Some(0), "{}", made.err);
+    let none = "the source has none of this id";
+    refused(folder, &[&set("0"), &BILLING, &small], 2, none);
+    refused(folder, &[&reset, &["--all"], &BILLING, &small], 2, none);
+
     let served = "partition 0 is being served by worker-0; pause it or stop its worker, or give \
                   --force to fence it; nothing was changed (1 more are refused)";
     refused(

@@ -76,18 +76,9 @@ pub async fn run(args: Args) -> Result<(), Failure> {
     let checkpoints = Checkpoints::read(&store).await?;
     if let Some(source) = places::opened(&args.source).await? {
         let ids: Vec<PartitionId> = wanted.iter().map(|one| one.partition.clone()).collect();
-        let bounds = source.bounds(&ids).await?;
+        let ranges = source.ranges(&ids).await?;
         for one in &wanted {
-            match bounds.get(&one.partition) {
-                Some(bounds) if bounds.hold(one.next) => {}
-                Some(bounds) => return Err(super::outside(&one.partition, one.next, bounds)),
-                None => {
-                    return Err(wrong(format!(
-                        "partition {} is not in the source",
-                        one.partition
-                    )));
-                }
-            }
+            super::fits(&one.partition, one.next, &ranges)?;
         }
     }
     let manner = Manner {

@@ -6,6 +6,8 @@
 //!                                                  └─▶ apply: compare-and-set, epoch + 1, no owner
 //! ```
 
+use std::collections::BTreeMap;
+
 use clap::Subcommand;
 use parti::inspect::{Bounds, Group, PartitionView};
 use parti::operate::{Change, Checkpoints, Rules, Verdict, Wanted};
@@ -113,6 +115,26 @@ pub fn unknown(partition: &PartitionId, group: &Group) -> Failure {
     ))
 }
 
+/// Whether a partition can go on at a place.
+fn fits(
+    partition: &PartitionId,
+    next: Offset,
+    ranges: &BTreeMap<PartitionId, Bounds>,
+) -> Result<(), Failure> {
+    match ranges.get(partition) {
+        Some(bounds) if bounds.hold(next) => Ok(()),
+        Some(bounds) => Err(outside(partition, next, bounds)),
+        None => Err(not_in_source(partition)),
+    }
+}
+
+/// The source has no such partition.
+fn not_in_source(partition: &PartitionId) -> Failure {
+    Failure::usage(format!(
+        "partition {partition}: the source has none of this id; is --topic the right one?"
+    ))
+}
+
 /// A place outside of what the source has.
 fn outside(partition: &PartitionId, next: Offset, bounds: &Bounds) -> Failure {
     let side = if next > bounds.end {
@@ -146,7 +168,15 @@ async fn carry_out(
     }
     let mut changes = planned;
     if !manner.dry_run {
-        changes = checkpoints.apply(changes, manner.rules).await?;
+        changes = match checkpoints.apply(changes, manner.rules).await {
+            Ok(applied) => applied,
+            Err(error) => {
+                eprintln!(
+                    "some checkpoints may have changed; the same command again does the rest"
+                );
+                return Err(error.into());
+            }
+        };
     }
     show(manner.shape, &changes, |changes| changes_table(changes))?;
     let changed = changes

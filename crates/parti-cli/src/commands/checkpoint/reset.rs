@@ -53,7 +53,8 @@ pub async fn run(args: Args) -> Result<(), Failure> {
     } else {
         args.which.partition
     };
-    if let Some(stranger) = partitions.iter().find(|id| group.partition(id).is_none()) {
+    let stranger = |id: &&PartitionId| !args.which.all && group.partition(id).is_none();
+    if let Some(stranger) = partitions.iter().find(stranger) {
         return Err(super::unknown(stranger, &group));
     }
     let wanted = places_of(&source, &partitions, to).await?;
@@ -76,12 +77,17 @@ async fn places_of(
     partitions: &[PartitionId],
     to: StartPosition,
 ) -> Result<Vec<Wanted>, Failure> {
-    if let StartPosition::Offset(next) = to {
-        let bounds = source.bounds(partitions).await?;
-        let wanted = partitions.iter().map(|id| match bounds.get(id) {
-            Some(bounds) if bounds.hold(Offset(next)) => Ok(Wanted::at(id.clone(), Offset(next))),
-            Some(bounds) => Err(super::outside(id, Offset(next), bounds)),
-            None => Err(not_in_source(id)),
+    if !matches!(to, StartPosition::Time(_)) {
+        let ranges = source.ranges(partitions).await?;
+        let wanted = partitions.iter().map(|id| {
+            let bounds = ranges.get(id).ok_or_else(|| super::not_in_source(id))?;
+            let next = match to {
+                StartPosition::Earliest => bounds.first,
+                StartPosition::Offset(next) => Offset(next),
+                _ => bounds.end,
+            };
+            super::fits(id, next, &ranges)?;
+            Ok(Wanted::at(id.clone(), next))
         });
         return wanted.collect();
     }
@@ -93,10 +99,4 @@ async fn places_of(
         .buffered(ASK_AT_ONCE)
         .try_collect()
         .await
-}
-
-fn not_in_source(partition: &PartitionId) -> Failure {
-    Failure::usage(format!(
-        "partition {partition}: the source has none of this id; is --topic the right one?"
-    ))
 }

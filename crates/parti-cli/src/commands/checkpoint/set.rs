@@ -57,13 +57,8 @@ pub async fn run(args: Args) -> Result<(), Failure> {
     }
     match places::opened(&args.source).await? {
         Some(source) => {
-            let bounds = source.bounds(std::slice::from_ref(&args.partition)).await?;
-            match bounds.get(&args.partition) {
-                Some(bounds) if !bounds.hold(next) => {
-                    return Err(super::outside(&args.partition, next, bounds));
-                }
-                _ => {}
-            }
+            let ranges = source.ranges(std::slice::from_ref(&args.partition)).await?;
+            super::fits(&args.partition, next, &ranges)?;
         }
         None => eprintln!("without --source nobody can say whether the log has offset {next}"),
     }

@@ -81,11 +81,15 @@ async fn probe(store: &dyn Store, kind: &str, config: &Config, findings: &mut Fi
     let steps = async {
         let revision = store.create(&key, "parti doctor").await?;
         let took = began.elapsed();
-        store.read(&key).await?;
-        store
-            .list(&Scope::Under(format!("{kind}/{SCRATCH}/")))
-            .await?;
+        let scope = Scope::Under(format!("{kind}/{SCRATCH}/"));
+        let looked = async {
+            store.read(&key).await?;
+            store.list(&scope).await
+        };
+        let looked = looked.await;
+        // Whatever else failed, nothing is to stay behind.
         store.delete(&key, revision).await?;
+        looked?;
         Ok::<Duration, store::Error>(took)
     };
     match steps.await {
