@@ -183,7 +183,75 @@ impl PartialEq for Body {
 
 impl Eq for Body {}
 
-/// A message to hand to the user's handler.
+/// Messages of one partition to hand to the user's handler, one call after the other.
+///
+/// Before each call, whoever makes it looks at the lease, by this worker's own clock, and whether
+/// the run was halted ([`crate::worker::Action::Halt`]); before each but the first, also at how long
+/// the run has lasted. What was not begun then, or not after a call that failed, comes back.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Run {
+    /// Which partition.
+    pub partition: PartitionId,
+    /// Under which epoch they are handled: the fencing token.
+    pub epoch: Epoch,
+    /// The messages, in order. Never none.
+    pub messages: Vec<Message>,
+    /// Which try of the first message this is. For all others it is the first.
+    pub attempt: u32,
+    /// No call begins later than this after the first one.
+    pub within: Duration,
+}
+
+impl Run {
+    /// The call of one of its messages.
+    pub fn job(&self, index: usize) -> Option<Job> {
+        Some(Job {
+            partition: self.partition.clone(),
+            epoch: self.epoch,
+            message: self.messages.get(index)?.clone(),
+            attempt: if index == 0 { self.attempt } else { 1 },
+        })
+    }
+}
+
+/// News of a run. Whoever makes the calls tells at the end, and whenever it has to wait for a call
+/// while earlier ones are done: what is done must not wait for what is slow.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Ran {
+    /// Its first message; or, after [`Then::GoesOn`], the one that was named there.
+    pub first: Offset,
+    /// So many messages are done, from that one on.
+    pub done: u32,
+    /// What became of the next one.
+    pub then: Then,
+}
+
+impl Ran {
+    /// The news of a run in which only its first message was begun.
+    pub fn one(first: Offset, result: HandlerResult) -> Self {
+        let (done, then) = match result {
+            HandlerResult::Done => (1, Then::Ended),
+            HandlerResult::Failed(error) => (0, Then::Failed(error)),
+            HandlerResult::Panicked(error) => (0, Then::Panicked(error)),
+        };
+        Self { first, done, then }
+    }
+}
+
+/// What became of the next message of a run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Then {
+    /// There is none, or it was not begun: the run is over.
+    Ended,
+    /// This one: its call is under way, and the run goes on.
+    GoesOn(Offset),
+    /// The handler returned an error: the run is over.
+    Failed(Arc<str>),
+    /// The handler panicked: the run is over.
+    Panicked(Arc<str>),
+}
+
+/// A message with all that its handler call, or its dead letter, is made of.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Job {
     /// Which partition.

@@ -98,6 +98,10 @@ pub struct WorkerRecord {
     /// Hash of the partition list this worker goes by: a leader with another one lists again.
     #[serde(with = "wire::hex")]
     pub partitions: u64,
+    /// When the worker itself last wrote this, in milliseconds of its wall clock (for people): who
+    /// ends a silent session leaves it as it is. 0 where a worker before this field wrote it.
+    #[serde(default)]
+    pub renewed_at: u64,
     /// The writer's mark.
     #[serde(with = "wire::hex_nonce")]
     pub nonce: Nonce,

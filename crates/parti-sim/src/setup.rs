@@ -185,10 +185,11 @@ impl Setup {
             slow,
             killers,
         };
-        let slowest = if rng.chance(0.3) {
-            200 * MILLI
-        } else {
-            20 * MILLI
+        // Quick ones too: of those, several are handled in one run.
+        let slowest = match rng.below(10) {
+            0..3 => 200 * MILLI,
+            3..7 => 20 * MILLI,
+            _ => MILLI / 2,
         };
         let handlers = Handlers {
             fastest: 0,

@@ -21,6 +21,7 @@ mod message;
 pub mod metrics;
 #[cfg(feature = "nats")]
 mod nats;
+pub mod operate;
 mod partitions;
 pub mod source;
 #[cfg(feature = "sqlite")]

@@ -20,6 +20,7 @@ use tokio::process::Command;
 use tokio::sync::{mpsc, watch};
 
 use crate::exit::{CODES, Failure};
+use crate::flags;
 use crate::lines::{LineSender, Lines, timed};
 use crate::places;
 use crate::signals::Endings;
@@ -223,13 +224,7 @@ fn settings(args: &Args) -> Result<Config, Failure> {
         given["coordination"] = json!(coordination);
     }
     if let Some(start) = &args.start {
-        let start = match start.as_str() {
-            "latest" | "earliest" => json!(start),
-            text => match text.parse::<u64>() {
-                Ok(offset) => json!({ "offset": offset }),
-                Err(_) => json!({ "time": text }),
-            },
-        };
+        let start = flags::start_value(start);
         given["processing"] = json!({ "start": start });
     }
     let flags = Config::from_tree(&given).map_err(|problems| {

@@ -194,7 +194,7 @@ impl Limits {
                 && next > last.next()
             {
                 let (end, partition) = (last.next(), partition.clone());
-                cx.lanes.halt(&partition);
+                cx.lanes.halt(&partition, cx.out);
                 cx.out.note(LaneNote::Trouble(Trouble::LogWentBack {
                     partition,
                     end,

@@ -365,7 +365,7 @@ impl WorkQueue {
                 Ok(last) if *low + 1 >= PROOFS_THAT_LOG_WENT_BACK => {
                     let (end, name) = (last.next(), partition.clone());
                     *flow = Flow::Idle;
-                    cx.lanes.halt(&name);
+                    cx.lanes.halt(&name, cx.out);
                     let trouble = Trouble::LogWentBack {
                         partition: name,
                         end,

@@ -280,6 +280,7 @@ mod tests {
                 load: 0,
                 degraded: None,
                 partitions: 0,
+                renewed_at: 0,
                 nonce: Nonce(0),
             };
             let stored = Stored {

@@ -348,6 +348,7 @@ impl Claim {
             load: 0,
             degraded: None,
             partitions: 0,
+            renewed_at: out.wall_ms(),
             nonce,
         };
         let key = Key::Worker(self.settings.id(number));

@@ -254,6 +254,7 @@ impl Live {
         let record = WorkerRecord {
             incarnation: Some(self.incarnation),
             beat: self.beat + 1,
+            renewed_at: out.wall_ms(),
             nonce: out.nonce(),
             ..body
         };

@@ -105,6 +105,7 @@ fn record(status: SessionStatus, nonce: u64) -> WorkerRecord {
         load: 0,
         degraded: None,
         partitions: 0,
+        renewed_at: 0,
         nonce: Nonce(nonce),
     }
 }

@@ -19,8 +19,8 @@ use std::time::Duration;
 
 use crate::ids::{Epoch, Incarnation, Offset, PartitionId, Term, Version, WorkerId};
 use crate::io::{
-    Ask, CommitRefused, HandlerResult, Job, RequestId, Scope, SourceEvent, SourceRequest,
-    StoreReply, StoreRequest, WatchEvent,
+    Ask, CommitRefused, Ran, RequestId, Run, Scope, SourceEvent, SourceRequest, StoreReply,
+    StoreRequest, WatchEvent,
 };
 use crate::partition::Partition;
 
@@ -88,17 +88,30 @@ pub enum Event {
         /// The last offset that is done.
         offset: Offset,
     },
-    /// A handler call ended.
+    /// Messages were handled.
     Handled {
         /// Which partition.
         partition: PartitionId,
-        /// Under which epoch it was started.
+        /// Under which epoch they were started.
         epoch: Epoch,
-        /// Which message.
-        offset: Offset,
-        /// How it ended.
-        result: HandlerResult,
+        /// How far it is.
+        ran: Ran,
     },
+}
+
+impl Event {
+    /// Whether by this messages merely come and go: nothing is decided that would have to be done
+    /// before the next such event is taken in.
+    pub fn flows(&self) -> bool {
+        match self {
+            Event::Handled { .. } => true,
+            Event::Source(event) => matches!(
+                event,
+                SourceEvent::Delivered { .. } | SourceEvent::Read { .. } | SourceEvent::Grew { .. }
+            ),
+            _ => false,
+        }
+    }
 }
 
 /// What to do.
@@ -114,8 +127,11 @@ pub enum Action {
     ListPartitions,
     /// Ask the source.
     Source(SourceRequest),
-    /// Call the user's handler; answer with [`Event::Handled`], once.
-    Handle(Job),
+    /// Call the user's handler, message by message; answer with [`Event::Handled`], the last time
+    /// when the run is over.
+    Handle(Run),
+    /// The run of this partition begins no further message.
+    Halt(PartitionId),
     /// The answer to [`Event::Commit`]. Ok: it counts, and is written with the next flush.
     Committed(Ask, Result<(), CommitRefused>),
     /// Tell hooks, logs, metrics and the group's history.
@@ -395,6 +411,12 @@ pub enum Fatal {
     /// The store refuses this worker.
     #[error("the store refuses: {0}")]
     Rejected(String),
+    /// A stop that was asked for did not come to its end in time; so many partitions were not
+    /// released.
+    #[error(
+        "stopped by its time limit, with {0} partitions not released: what was handled there since the last checkpoint may be handled again; check that the store answers, or raise shutdown_timeout"
+    )]
+    StopTimedOut(usize),
 }
 
 /// What a worker is made of.

@@ -3,10 +3,10 @@
 //! ```text
 //!            ┌───────────────────────── inbox: Event ─────────────────────────┐
 //!            ▼                                                                │
-//!   worker.handle(now, event) ──▶ actions ──┬─ Store ────▶ task: GroupStore ──┤
+//!   worker.handle_all(events) ──▶ actions ──┬─ Store ────▶ task: GroupStore ──┤
 //!            ▲                              ├─ Watch ────▶ task: its stream ──┤
 //!            │ Tick at next_deadline        ├─ Source ───▶ Transport ─────────┤
-//!            │                              ├─ Handle ───▶ task: the handler ─┤
+//!            │                              ├─ Handle ───▶ task: its calls ───┤
 //!            └── timer                      ├─ ListPartitions ──▶ task ───────┘
 //!                                           ├─ Committed ▶ whoever committed
 //!                                           ├─ Report ───▶ observer, in line; status
@@ -18,36 +18,36 @@
 
 pub(crate) mod commits;
 mod requests;
+mod runs;
 pub(crate) mod tasks;
 mod trouble;
 
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use futures_util::StreamExt;
-use parti_core::ids::{PartitionId, WorkerId};
-use parti_core::io::{HandlerResult, Job, Scope, StoreRequest};
+use parti_core::ids::WorkerId;
+use parti_core::io::{Scope, StoreRequest};
 use parti_core::time::Time;
 use parti_core::worker::{Action, Event, Fatal, Options, Report, State, Worker};
 use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
 use tokio_util::sync::DropGuard;
-use tracing::Instrument;
 
 use crate::clock::Clock;
-use crate::handler::{Handler, HandlerError};
+use crate::handler::Handler;
 use crate::member::Assignment;
-use crate::message::Message;
 use crate::metrics::Probe;
 use crate::partitions::PartitionSource;
-use crate::source::{Record, Transport};
+use crate::source::Transport;
 use crate::store::{GroupChange, GroupStore};
 use commits::{CommitInbox, CommitRequest, Lease};
+use runs::Runs;
 use tasks::{Tasks, caught};
 
-/// So many events are taken in before the loop looks at the clock again.
+/// So many events are taken in together, before the loop looks at the clock again.
 const BURST: usize = 256;
 
 /// A wall clock that moves by more than this against our own was set, not slewed.
@@ -128,7 +128,7 @@ pub(crate) fn start(parts: Parts, tasks: &Tasks) -> Handles {
         store,
         transport: parts.transport,
         partitions: parts.partitions,
-        handler: parts.handler,
+        runs: Runs::new(parts.handler, parts.lease.clone(), events.downgrade()),
         observers: parts.observers,
         wall: Wall::new(parts.clock.as_ref(), origin),
         clock: parts.clock,
@@ -179,7 +179,7 @@ struct Driver {
     store: GroupStore,
     transport: Arc<dyn Transport>,
     partitions: Arc<dyn PartitionSource>,
-    handler: Arc<dyn Handler>,
+    runs: Runs,
     observers: Vec<Arc<dyn Observer>>,
     clock: Arc<dyn Clock>,
     /// The process's time zero: the core wants to start near it.
@@ -226,9 +226,7 @@ impl Driver {
                     if taken == 0 {
                         return;
                     }
-                    for event in burst.drain(..) {
-                        self.handle(event);
-                    }
+                    self.handle_all(&mut burst);
                 }
                 // Disabled once nobody is left who could commit.
                 Some(commit) = commits.recv() => self.commit(commit),
@@ -262,11 +260,21 @@ impl Driver {
     }
 
     fn handle(&mut self, event: Event) {
+        self.handle_all(&mut vec![event]);
+    }
+
+    fn handle_all(&mut self, events: &mut Vec<Event>) {
         let now = self.now();
-        if let Some(probe) = &mut self.probe {
-            probe.event(now, &event);
+        for event in &*events {
+            self.runs.heard(event);
+            if let Some(probe) = &mut self.probe {
+                probe.event(now, event);
+            }
         }
-        self.worker.handle(now, event, &mut self.actions);
+        self.worker
+            .handle_all(now, events.drain(..), &mut self.actions);
+        // Whatever is begun from now on looks at it.
+        self.lease.set(self.worker.lease_until());
         let mut end = None;
         for action in std::mem::take(&mut self.actions) {
             if let Some(probe) = &mut self.probe {
@@ -289,7 +297,6 @@ impl Driver {
 
     fn tell_status(&self, end: Option<Result<(), Fatal>>) {
         let worker = &self.worker;
-        self.lease.set(worker.lease_until());
         self.status.send_if_modified(|status| {
             let same = status.state == worker.state()
                 && status.id.as_ref() == worker.id()
@@ -320,7 +327,12 @@ impl Driver {
                     self.transport.request(request, &events, &self.tasks);
                 }
             }
-            Action::Handle(job) => self.call_handler(job),
+            Action::Handle(run) => {
+                let worker = self.worker.id().cloned();
+                let times = self.probe.as_ref().map(Probe::call_times);
+                self.runs.start(run, worker, times, &self.tasks);
+            }
+            Action::Halt(partition) => self.runs.halt(&partition),
             Action::Committed(_, result) => {
                 if let Some(answer) = self.committing.take() {
                     // Whoever asked may have gone meanwhile.
@@ -424,51 +436,4 @@ impl Driver {
             }
         });
     }
-
-    fn call_handler(&self, job: Job) {
-        let (partition, epoch, offset) = (job.partition.clone(), job.epoch, job.message.offset);
-        let message = self.message(job);
-        let handler = self.handler.clone();
-        let call = self.probe.as_ref().map(Probe::call);
-        self.spawn(async move {
-            let result = match message {
-                None => HandlerResult::Failed("the message lost its body".into()),
-                Some(message) => match handled(handler.as_ref(), message).await {
-                    Ok(Ok(())) => HandlerResult::Done,
-                    Ok(Err(error)) => HandlerResult::Failed(error.to_string().into()),
-                    Err(panic) => HandlerResult::Panicked(panic.into()),
-                },
-            };
-            if let Some(call) = call {
-                call.ended();
-            }
-            Event::Handled {
-                partition,
-                epoch,
-                offset,
-                result,
-            }
-        });
-    }
-
-    fn message(&self, job: Job) -> Option<Message> {
-        Some(Message {
-            record: job.message.body.get::<Record>()?,
-            offset: job.message.offset,
-            partition: PartitionId::clone(&job.partition),
-            epoch: job.epoch,
-            attempt: job.attempt,
-            worker: self.worker.id()?.clone(),
-            received_at: SystemTime::now(),
-        })
-    }
-}
-
-/// A handler call, within a span that says of which message; a panic in it becomes its text.
-async fn handled(
-    handler: &dyn Handler,
-    message: Message,
-) -> Result<Result<(), HandlerError>, String> {
-    let span = message.span();
-    caught(handler.handle(message)).instrument(span).await
 }

@@ -5,7 +5,7 @@
 //!   core ── events, actions, reports, numbers ──▶ Probe ─────┐
 //!   store ── Metered ────────────────────────────────────────┤
 //!   strategy ── Timed ───────────────────────────────────────┼─▶ Handles ──▶ the recorder
-//!   handler calls ── Call ───────────────────────────────────┤   (of this group and worker)
+//!   handler calls ── CallTimes ──────────────────────────────┤   (of this group and worker)
 //!   source ── ends of partitions ──▶ Lag ────────────────────┘
 //! ```
 //!
@@ -49,7 +49,7 @@ use metrics::{Counter, Gauge, Histogram, Key, KeyName, Metadata, Recorder, Share
 #[cfg(feature = "prometheus")]
 pub use endpoint::{Endpoint, EndpointError};
 pub(crate) use handles::{Meters, StoreHandles};
-pub(crate) use probe::Probe;
+pub(crate) use probe::{CallTimes, Probe};
 pub(crate) use strategy::Timed;
 pub use table::{Kind, Label, METRICS, Metric, Unit};
 

@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use metrics::{Counter, Histogram};
 use parti_core::ids::PartitionId;
-use parti_core::io::{Ask, HandlerResult, SourceEvent, SourceRequest};
+use parti_core::io::{Ask, SourceEvent, SourceRequest, Then};
 use parti_core::time::Time;
 use parti_core::worker::numbers::TakeNumbers;
 use parti_core::worker::{Action, Event, Numbers, Report, State, Worker};
@@ -35,14 +35,28 @@ pub(crate) struct Probe {
     lag: Lag,
 }
 
-/// A handler call that is timed.
-#[derive(Debug)]
-pub(crate) struct Call {
-    began: Instant,
-    latency: Histogram,
+/// Times handler calls.
+#[derive(Clone, Debug)]
+pub(crate) struct CallTimes(Histogram);
+
+impl CallTimes {
+    /// A call begins.
+    pub(crate) fn begin(&self) -> Call<'_> {
+        Call {
+            began: Instant::now(),
+            latency: &self.0,
+        }
+    }
 }
 
-impl Call {
+/// A handler call that is timed.
+#[derive(Debug)]
+pub(crate) struct Call<'a> {
+    began: Instant,
+    latency: &'a Histogram,
+}
+
+impl Call<'_> {
     /// It ended.
     pub(crate) fn ended(self) {
         self.latency.record(self.began.elapsed());
@@ -68,21 +82,18 @@ impl Probe {
         }
     }
 
-    /// A handler call begins.
-    pub(crate) fn call(&self) -> Call {
-        Call {
-            began: Instant::now(),
-            latency: self.handles.latency.clone(),
-        }
+    /// What times handler calls.
+    pub(crate) fn call_times(&self) -> CallTimes {
+        CallTimes(self.handles.latency.clone())
     }
 
     /// An event comes in.
     pub(crate) fn event(&mut self, now: Time, event: &Event) {
         match event {
-            Event::Handled { result, .. } => match result {
-                HandlerResult::Done => {}
-                HandlerResult::Failed(_) => self.handles.handler_errors.increment(1),
-                HandlerResult::Panicked(_) => self.handles.handler_panics.increment(1),
+            Event::Handled { ran, .. } => match ran.then {
+                Then::Ended | Then::GoesOn(_) => {}
+                Then::Failed(_) => self.handles.handler_errors.increment(1),
+                Then::Panicked(_) => self.handles.handler_panics.increment(1),
             },
             Event::Source(SourceEvent::Delivered { .. }) => self.handles.messages.increment(1),
             Event::Source(SourceEvent::Read {
@@ -102,7 +113,7 @@ impl Probe {
     /// An action goes out.
     pub(crate) fn action(&mut self, now: Time, action: &Action) {
         match action {
-            Action::Handle(job) if job.attempt > 1 => self.handles.retries.increment(1),
+            Action::Handle(run) if run.attempt > 1 => self.handles.retries.increment(1),
             Action::Source(
                 SourceRequest::UpdateConsumer { ask, .. } | SourceRequest::DeleteConsumer { ask },
             ) => {

@@ -16,6 +16,7 @@ mod memory;
 mod transport;
 
 use std::fmt;
+use std::sync::Arc;
 
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -79,7 +80,7 @@ pub struct Record {
     /// Its place in its partition.
     pub offset: Offset,
     /// The subject or topic that it was published to.
-    pub subject: String,
+    pub subject: Arc<str>,
     /// Its key, if it has one.
     pub key: Option<Bytes>,
     /// Its headers, in order.

@@ -12,7 +12,7 @@ use futures_util::StreamExt;
 
 use crate::metrics::{Meters, StoreHandles};
 
-use super::{Change, Entry, Error, Revision, Scope, Store, Watch, Write};
+use super::{About, Change, Entry, Error, Revision, Scope, Store, Watch, Write};
 
 /// The upper bounds of the latency buckets; one more bucket holds what took longer.
 pub const BOUNDS: [Duration; 10] = [
@@ -274,6 +274,10 @@ impl Store for Metered {
             Err(error) => numbers.failed(error),
         });
         answer
+    }
+
+    async fn about(&self) -> Result<About, Error> {
+        self.inner.about().await
     }
 
     async fn write(&self, batch: Vec<Write>) -> Vec<Result<Revision, Error>> {

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use super::*;
 use crate::config::Ordering;
-use crate::io::{Body, ConsumerState, Message, ReadBatch};
+use crate::io::{Body, ConsumerState, HandlerResult, Message, ReadBatch};
 use crate::record::Begun;
 use crate::worker::Trouble;
 
@@ -121,8 +121,11 @@ impl Bench {
     }
 
     fn ended(&mut self, name: &str, epoch: u64, offset: u64, result: HandlerResult) {
-        self.lanes
-            .handled(self.now, &p(name), Epoch(epoch), Offset(offset), result);
+        self.ran(name, epoch, Ran::one(Offset(offset), result));
+    }
+
+    fn ran(&mut self, name: &str, epoch: u64, ran: Ran) {
+        self.lanes.handled(self.now, &p(name), Epoch(epoch), ran);
     }
 
     fn source(&mut self, event: SourceEvent) {
@@ -202,13 +205,21 @@ impl Bench {
     }
 }
 
-/// The offsets handed to handlers of this partition.
+/// The first offsets of the runs of this partition: what is handled now.
 fn handled(actions: &[LaneAction], name: &str) -> Vec<u64> {
-    let job = |action: &LaneAction| match action {
-        LaneAction::Handle(job) if job.partition.as_str() == name => Some(job.message.offset.0),
+    let first = |run: Vec<u64>| run.first().copied();
+    runs(actions, name).into_iter().filter_map(first).collect()
+}
+
+/// The runs of this partition, as offsets.
+fn runs(actions: &[LaneAction], name: &str) -> Vec<Vec<u64>> {
+    let run = |action: &LaneAction| match action {
+        LaneAction::Handle(run) if run.partition.as_str() == name => {
+            Some(run.messages.iter().map(|m| m.offset.0).collect())
+        }
         _ => None,
     };
-    actions.iter().filter_map(job).collect()
+    actions.iter().filter_map(run).collect()
 }
 
 fn notes(actions: &[LaneAction]) -> Vec<LaneNote> {

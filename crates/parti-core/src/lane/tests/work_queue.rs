@@ -11,7 +11,8 @@ fn names(actions: &[LaneAction]) -> Vec<String> {
             .next()
             .unwrap_or_default()
             .to_owned(),
-        LaneAction::Handle(job) => format!("Handle {}", job.message.offset),
+        LaneAction::Handle(run) => format!("Handle {}", run.messages[0].offset),
+        LaneAction::Halt(partition) => format!("Halt {partition}"),
         LaneAction::Note(note) => format!("{note:?}")
             .split(' ')
             .next()

@@ -176,6 +176,14 @@ impl Holdings {
         self.map.values().all(Holding::is_out)
     }
 
+    /// How many partitions may still be owned.
+    pub fn not_released(&self) -> usize {
+        self.map
+            .values()
+            .filter(|holding| !holding.is_out())
+            .count()
+    }
+
     /// How many releases have landed so far.
     pub fn releases(&self) -> u64 {
         self.releases

@@ -4,7 +4,9 @@ use std::sync::Arc;
 
 use super::*;
 use crate::ids::{Nonce, Term, Version};
-use crate::io::{Body, Expect, HandlerResult, Job, Message, ReadBatch, RequestId, SourceEvent};
+use crate::io::{
+    Body, Expect, HandlerResult, Message, Ran, ReadBatch, RequestId, Run, SourceEvent,
+};
 use crate::io::{SourceKind, SourceRequest, Stored};
 use crate::lane::{LaneAction, LaneNote};
 use crate::record::{PartitionRecord, Ready, SessionStatus};
@@ -18,7 +20,7 @@ struct Bench {
     lanes: Lanes,
     out: Outbox,
     now: Time,
-    jobs: Vec<Job>,
+    runs: Vec<Run>,
     reports: Vec<Report>,
     /// How long the last request may take.
     patience: Duration,
@@ -63,6 +65,7 @@ fn session(status: SessionStatus, life: u64) -> WorkerRecord {
         load: 0,
         degraded: None,
         partitions: 0,
+        renewed_at: 0,
         nonce: Nonce(0),
     }
 }
@@ -75,7 +78,7 @@ impl Bench {
             lanes: Lanes::new(&config, SourceKind::Log, Rng::new(1)),
             out: Outbox::new(Rng::new(2)),
             now: Time::ZERO,
-            jobs: Vec::new(),
+            runs: Vec::new(),
             reports: Vec::new(),
             patience: Duration::ZERO,
         };
@@ -129,7 +132,8 @@ impl Bench {
 
     fn lane_action(&mut self, action: LaneAction) {
         match action {
-            LaneAction::Handle(job) => self.jobs.push(job),
+            LaneAction::Handle(run) => self.runs.push(run),
+            LaneAction::Halt(_) => {}
             LaneAction::Note(LaneNote::Drained { partition }) => self.holdings.drained(&partition),
             LaneAction::Source(SourceRequest::Read { ask, from, .. }) => {
                 let message = |n| Message {
@@ -187,18 +191,12 @@ impl Bench {
     }
 
     fn handle_one(&mut self) {
-        let job = self.jobs.remove(0);
-        let offset = job.message.offset;
-        self.lanes.handled(
-            self.now,
-            &job.partition,
-            job.epoch,
-            offset,
-            HandlerResult::Done,
-        );
+        let run = self.runs.remove(0);
+        let ran = Ran::one(run.messages[0].offset, HandlerResult::Done);
+        self.lanes.handled(self.now, &run.partition, run.epoch, ran);
     }
 
-    /// Serves `p` since epoch 4, from offset 3 on; the first job is running.
+    /// Serves `p` since epoch 4, from offset 3 on; the first run is under way.
     fn serving() -> Self {
         let mut bench = Self::new();
         bench.serve();
@@ -211,7 +209,7 @@ impl Bench {
         assert_eq!(write.expect, Expect::At(Revision(20)));
         bench.answer(id, WriteOutcome::Done(Revision(21)));
         assert!(bench.step().is_empty());
-        assert_eq!(bench.jobs.len(), 1);
+        assert_eq!(bench.runs.len(), 1);
         bench
     }
 }
@@ -226,8 +224,8 @@ fn written(write: &Write) -> &PartitionRecord {
 #[test]
 fn a_free_partition_is_taken_under_the_next_epoch_and_handled_one_past_the_checkpoint() {
     let bench = Bench::serving();
-    let job = &bench.jobs[0];
-    assert_eq!((job.epoch, job.message.offset), (Epoch(4), Offset(3)));
+    let run = &bench.runs[0];
+    assert_eq!((run.epoch, run.messages[0].offset), (Epoch(4), Offset(3)));
     assert!(bench.holdings.all_taken() && bench.holdings.holds(&p()));
 }
 
@@ -344,7 +342,7 @@ fn a_take_of_open_fate_is_settled_before_the_partition_counts_as_let_go() {
     );
     bench.answer(id, WriteOutcome::Done(Revision(22)));
     assert!(bench.step().is_empty());
-    assert!(bench.holdings.all_released() && bench.jobs.is_empty());
+    assert!(bench.holdings.all_released() && bench.runs.is_empty());
 }
 
 #[test]
@@ -424,7 +422,7 @@ fn a_commit_that_meets_another_owner_is_fenced_and_nothing_more_is_handled() {
     bench.handle_one();
     bench.holdings.flush(bench.now);
     let (id, _) = bench.only_write();
-    bench.jobs.clear();
+    bench.runs.clear();
     let theirs = stored(25, owned_by("worker-1", 9, 5, Some(2)));
     bench.answer(id, WriteOutcome::Conflict(Some(theirs)));
     bench.step();
@@ -432,7 +430,7 @@ fn a_commit_that_meets_another_owner_is_fenced_and_nothing_more_is_handled() {
         partition: p(),
         epoch: Epoch(4)
     }));
-    assert!(bench.jobs.is_empty() && !bench.holdings.holds(&p()));
+    assert!(bench.runs.is_empty() && !bench.holdings.holds(&p()));
 }
 
 #[test]

@@ -118,6 +118,7 @@ impl Group {
                 load: 0,
                 degraded: None,
                 partitions: 0,
+                renewed_at: 0,
                 nonce: Nonce(0),
             },
         };
@@ -214,6 +215,7 @@ impl Group {
                 Action::Report(Report::Trouble(trouble)) => self.troubles.push(trouble),
                 Action::Unwatch(_)
                 | Action::Handle(_)
+                | Action::Halt(_)
                 | Action::Committed(..)
                 | Action::Report(_) => {}
             }

@@ -43,6 +43,7 @@ impl Worker {
             load: self.holdings.load(),
             degraded: self.lanes.degraded(),
             partitions: self.partitions_hash,
+            renewed_at: 0,
             nonce: Nonce(0),
         }
     }

@@ -6,7 +6,7 @@ use crate::io::Scope;
 use crate::key::Prefix;
 use crate::leader::Sessions;
 use crate::worker::stop::{Step, Stopping};
-use crate::worker::{Action, Fatal, Report};
+use crate::worker::{Action, Fatal};
 
 use super::{Life, Worker};
 
@@ -85,9 +85,7 @@ impl Worker {
             self.holdings.force_release(&mut self.lanes, &mut self.out);
         }
         if step == Step::Over {
-            self.out
-                .report(Report::History("stopped by its time limit".into()));
-            self.end(Ok(()));
+            self.end(Err(Fatal::StopTimedOut(self.holdings.not_released())));
         }
     }
 

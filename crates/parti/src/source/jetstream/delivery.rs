@@ -1,6 +1,7 @@
 //! What a message of the stream says of itself.
 
 use std::str::FromStr;
+use std::sync::Arc;
 
 use async_nats::{HeaderMap, HeaderName, HeaderValue};
 use bytes::Bytes;
@@ -51,20 +52,24 @@ pub(super) struct Place<'a> {
 
 /// Reads a reply address; `None` if it is none of a delivery.
 pub(super) fn place(reply: &str) -> Option<Place<'_>> {
-    let tokens: Vec<&str> = reply.split('.').collect();
-    let at = match tokens.as_slice() {
-        ["$JS", "ACK", ..] if tokens.len() == 9 => 2,
-        ["$JS", "ACK", ..] if tokens.len() >= 11 => 4,
+    let tokens = reply.strip_prefix("$JS.ACK.")?;
+    let skipped = match tokens.bytes().filter(|byte| *byte == b'.').count() {
+        // The stream.
+        6 => 1,
+        // Domain, account and stream.
+        8.. => 3,
         _ => return None,
     };
-    let number = |index: usize| tokens.get(at + index)?.parse::<u64>().ok();
+    let mut tokens = tokens.split('.').skip(skipped);
+    let consumer = tokens.next()?;
+    let mut numbers = tokens.map_while(|token| token.parse::<u64>().ok());
     Some(Place {
-        consumer: tokens.get(at + 1)?,
-        deliveries: number(2)?,
-        offset: number(3)?,
-        sequence: number(4)?,
-        timestamp_ms: number(5)? / 1_000_000,
-        pending: number(6)?,
+        consumer,
+        deliveries: numbers.next()?,
+        offset: numbers.next()?,
+        sequence: numbers.next()?,
+        timestamp_ms: numbers.next()? / 1_000_000,
+        pending: numbers.next()?,
     })
 }
 
@@ -72,7 +77,7 @@ pub(super) fn place(reply: &str) -> Option<Place<'_>> {
 /// does not keep the sender's.
 pub(super) fn record(
     offset: u64,
-    subject: &str,
+    subject: impl Into<Arc<str>>,
     headers: Option<&HeaderMap>,
     payload: Bytes,
     timestamp_ms: u64,
@@ -89,7 +94,7 @@ pub(super) fn record(
     let key = all.iter().find(|(name, _)| name == KEY);
     Record {
         offset: Offset(offset),
-        subject: subject.to_owned(),
+        subject: subject.into(),
         key: key.map(|(_, key)| percent_decode(key).collect::<Vec<u8>>().into()),
         headers: all,
         payload,

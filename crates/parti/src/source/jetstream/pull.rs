@@ -400,7 +400,7 @@ impl PullLoop {
         }
         self.wire.pending.store(place.pending, Relaxed);
         let (sequence, consumer) = (place.sequence, life.identity);
-        let subject = delivery.subject.as_str();
+        let (partition, subject) = self.partitions.of(delivery.subject.as_str());
         let mut record = record(
             place.offset,
             subject,
@@ -412,7 +412,7 @@ impl PullLoop {
         let event = SourceEvent::Delivered {
             consumer,
             sequence,
-            partition: self.partitions.of(subject),
+            partition,
             message: message(record),
         };
         if self.explicit {

@@ -323,7 +323,7 @@ impl Reader {
         }
         found.push(record(
             place.offset,
-            &delivery.subject,
+            delivery.subject.as_str(),
             delivery.headers.as_ref(),
             delivery.payload,
             place.timestamp_ms,
@@ -348,7 +348,7 @@ fn stored(message: StreamMessage) -> Record {
     let time = time_ms(&message);
     record(
         message.sequence,
-        &message.subject,
+        message.subject.as_str(),
         Some(&message.headers),
         message.payload,
         time,
@@ -397,6 +397,7 @@ mod tests {
         let state = StreamState {
             first_seq: first,
             last_seq: 99,
+            ..StreamState::default()
         };
         let batch = answer(Offset(10), found(offsets, next), &state);
         let offsets = batch.messages.iter().map(|m| m.offset.0).collect();
