@@ -51,7 +51,7 @@ pub(super) struct Granted {
 }
 
 impl Planner {
-    /// Handoffs end when the new owner says that it has everything it was told to serve, or is gone.
+    /// Handoffs end when the new owner says that it has all it was told to serve, or is gone.
     pub(super) fn end_handoffs(&mut self, now: Time) {
         let (crew, notes) = (&self.crew, &mut self.notes);
         self.granted.retain(|partition, granted| {

@@ -4,7 +4,7 @@
 //! |---|---|
 //! | `/metrics` | all metrics, as OpenMetrics if asked for, else as Prometheus text |
 //! | `/healthz` | 200: the process answers |
-//! | `/readyz` | 200 while every worker told of has its assignment and a live lease, else 503 and why |
+//! | `/readyz` | 200 while every worker has its assignment and a live lease, else 503 and why |
 //!
 //! It is for whoever scrapes: it has no password, so leave it on loopback or behind something that
 //! guards it.
@@ -55,8 +55,8 @@ pub enum EndpointError {
     },
     /// The process has a recorder already.
     #[error(
-        "the process has a metrics recorder already; give the endpoint's own to the worker instead, \
-         by Endpoint::metrics"
+        "the process has a metrics recorder already; give the endpoint's own to the worker \
+         instead, by Endpoint::metrics"
     )]
     Installed,
 }

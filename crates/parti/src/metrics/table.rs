@@ -201,8 +201,9 @@ metrics! {
         "Handoffs under way, as the leader knows them; 0 where this worker does not lead.";
     UNSERVED_PARTITIONS = "parti_unserved_partitions", Gauge, Count,
         [label("reason", &["over_cap", "other"])],
-        "Partitions that nobody should serve now, as the leader knows them: over cap when no worker \
-         has room (add workers or raise jetstream.subject_cap); 0 where this worker does not lead.";
+        "Partitions that nobody should serve now, as the leader knows them: over cap when no \
+         worker has room (add workers or raise jetstream.subject_cap); 0 where this worker does \
+         not lead.";
 
     // Partitions.
     TAKEN = "parti_partitions_taken_total", Counter, Count,
@@ -211,23 +212,24 @@ metrics! {
     RELEASED = "parti_partitions_released_total", Counter, Count, [],
         "Partitions released.";
     FENCED = "parti_partitions_fenced_total", Counter, Count, [],
-        "Fencing events: partitions whose handling stopped at once because somebody else owns them, \
-         or because the session was lost.";
+        "Fencing events: partitions whose handling stopped at once because somebody else owns \
+         them, or because the session was lost.";
     TAKE_FAILURES = "parti_take_failures_total", Counter, Count,
         [label("reason", &["blocked", "conflict", "store"])],
         "Takes that came to nothing and are tried again: blocked by an owner that may live, in \
          conflict with another write, or failed by the store.";
     PARTITION_LAG = "parti_partition_lag", Gauge, Count, [label("partition", &[])],
         "Offsets between what is done and the end of the partition, of those owned, looked up from \
-         time to time. Messages, where a partition has a log of its own; an upper bound on a stream, \
-         whose offsets all partitions share. Bounded: partitions past the limit are summed up under \
-         the partition *; one that is owned no more shows 0.";
+         time to time. Messages, where a partition has a log of its own; an upper bound on a \
+         stream, whose offsets all partitions share. Bounded: partitions past the limit are summed \
+         up under the partition *; one that is owned no more shows 0.";
 
     // Checkpoints.
     FLUSH_PARTITIONS = "parti_checkpoint_flush_partitions", SIZES, Count, [],
         "Partitions whose progress one flush writes.";
     FLUSH_AGE = "parti_checkpoint_flush_age_seconds", SLOW, Seconds, [],
-        "How long the oldest progress of a flush may have waited: what a crash would have repeated.";
+        "How long the oldest progress of a flush may have waited: what a crash would have \
+         repeated.";
 
     // Handlers.
     HANDLER_LATENCY = "parti_handler_latency_seconds", FAST, Seconds, [],

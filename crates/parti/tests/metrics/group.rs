@@ -1,5 +1,5 @@
-//! What the groups of these tests have in common: settings, a list that changes, a handler that does
-//! as the message says.
+//! What the groups of these tests have in common: settings, a list that changes, a handler that
+//! does as the message says.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;

@@ -1,5 +1,5 @@
-//! Every metric of the table is really fed: small real groups are run, with what has to go wrong for
-//! each, and a recorder remembers which metrics had something to say.
+//! Every metric of the table is really fed: small real groups are run, with what has to go wrong
+//! for each, and a recorder remembers which metrics had something to say.
 
 #[cfg(feature = "prometheus")]
 mod endpoint;

@@ -114,8 +114,8 @@ mod tests {
         assert_eq!(made, "dc.tool=201.a=2Eb.completion");
         let mut partitions = Partitions::new(business.clone());
         assert_eq!(partitions.of(&made).0, id);
-        let (again, subject) = partitions.of(&made);
-        assert_eq!((again, &*subject), (id, made.as_str()), "remembered");
+        let (again, remembered) = partitions.of(&made);
+        assert_eq!((again, &*remembered), (id, made.as_str()), "remembered");
         let (other, _) = partitions.of("dc.tool1.completion");
         assert!(!codec::is_canonical(other.as_str()), "{other}");
         assert!(subject(&business, &PartitionId::new("7")).is_err());

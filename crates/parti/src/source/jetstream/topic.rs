@@ -99,7 +99,7 @@ impl JetStream {
         &self,
         partitions: &[PartitionId],
     ) -> Result<Vec<(PartitionId, Offset)>, SourceError> {
-        let asked = partitions.to_vec().into_iter();
+        let asked = partitions.iter().cloned();
         let asked = asked.map(|partition| async move {
             let subject = subject(&self.template, &partition)?;
             let last = last_of(&self.api, &subject).await?;
