@@ -187,7 +187,8 @@ impl Eq for Body {}
 ///
 /// Before each call, whoever makes it looks at the lease, by this worker's own clock, and whether
 /// the run was halted ([`crate::worker::Action::Halt`]); before each but the first, also at how long
-/// the run has lasted. What was not begun then, or not after a call that failed, comes back.
+/// the run has lasted. What was not begun then, or not after a call that failed or had to wait, comes
+/// back.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Run {
     /// Which partition.
@@ -214,8 +215,8 @@ impl Run {
     }
 }
 
-/// News of a run. Whoever makes the calls tells at the end, and whenever it has to wait for a call
-/// while earlier ones are done: what is done must not wait for what is slow.
+/// News of a run. Whoever makes the calls tells at the end, and when it has to wait for a call: what
+/// is done before it, and what was to follow it, must not wait for what is slow.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ran {
     /// Its first message; or, after [`Then::GoesOn`], the one that was named there.
@@ -243,7 +244,8 @@ impl Ran {
 pub enum Then {
     /// There is none, or it was not begun: the run is over.
     Ended,
-    /// This one: its call is under way, and the run goes on.
+    /// This one: its call has to wait. The run ends with it; what was to follow comes back, because
+    /// nothing is kept behind what is slow.
     GoesOn(Offset),
     /// The handler returned an error: the run is over.
     Failed(Arc<str>),

@@ -32,6 +32,8 @@ use crate::time::Time;
 
 /// The most messages of a run.
 const RUN: usize = 64;
+/// After a call that had to wait, so many messages run alone: the next ones will have to wait, too.
+const ALONE: u32 = 16;
 
 /// The settings that lanes go by.
 #[derive(Clone, Debug)]
@@ -158,6 +160,8 @@ pub(crate) struct Serving {
     running: usize,
     /// Messages that go along with the one that runs.
     following: usize,
+    /// So many of the next runs are of one message.
+    alone: u32,
     burying: usize,
     suspicion: Option<Suspicion>,
 }
@@ -185,6 +189,7 @@ impl Serving {
             done_items: 0,
             running: 0,
             following: 0,
+            alone: 0,
             burying: 0,
             suspicion: suspicious.then(|| Suspicion::new(opening.begun, rules.suspicion_successes)),
         }
@@ -399,8 +404,11 @@ impl Serving {
     fn run_from(&mut self, at: usize, rules: &Rules) -> Vec<Message> {
         // What may be handled beside others does not wait behind them, and what may kill the
         // process is announced by itself.
-        let alone =
-            rules.ordering != Ordering::Partition || self.suspicion.is_some() || self.running > 1;
+        let alone = rules.ordering != Ordering::Partition
+            || self.suspicion.is_some()
+            || self.running > 1
+            || self.alone > 0;
+        self.alone = self.alone.saturating_sub(1);
         let most = if alone { 1 } else { RUN };
         let mut messages = Vec::with_capacity(most.min(self.items.len() - at));
         let mut items = self.items.range_mut(at..).take(most);
@@ -490,7 +498,11 @@ impl Serving {
             runs = self.begin_next();
         }
         let error = match ran.then {
-            Then::GoesOn(_) if runs.is_some() => return Some(outcomes),
+            Then::GoesOn(_) if runs.is_some() => {
+                self.alone = ALONE;
+                self.let_followers_wait();
+                return Some(outcomes);
+            }
             Then::Failed(error) => Some(error),
             Then::Panicked(error) => Some(format!("panicked: {error}").into()),
             Then::Ended | Then::GoesOn(_) => None,

@@ -147,12 +147,28 @@ impl World {
         let waits = matches!(nature, Nature::Slow(_)) || self.lots.chance(0.5);
         self.queue
             .push(self.now + length, Happening::CallEnds { proc, call });
+        if let Some(running) = self.running(proc, call) {
+            running.nature = Some(nature);
+        }
+        if waits {
+            self.queue
+                .push(self.now, Happening::CallWaits { proc, call });
+        }
+    }
+
+    /// A call has to wait: what is done before it is told, and what was to follow is given back.
+    pub(super) fn call_waits(&mut self, proc: Proc, call: u64) {
         let Some(running) = self.running(proc, call) else {
             return;
         };
-        running.nature = Some(nature);
-        if waits && running.at > running.told {
-            let news = running.news(Then::GoesOn(job.message.offset));
+        let Some(message) = running.run.messages.get(running.at) else {
+            return;
+        };
+        let alone = running.at == running.told && running.at + 1 == running.run.messages.len();
+        if running.nature.is_some() && !alone && !running.halted {
+            let then = Then::GoesOn(message.offset);
+            running.halted = true;
+            let news = running.news(then);
             self.deliver(proc, news);
         }
     }

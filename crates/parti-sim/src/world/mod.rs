@@ -137,6 +137,8 @@ enum Happening {
     SourceTimer,
     /// A run of handler calls gets its turn.
     CallBegins { proc: Proc, call: u64 },
+    /// A handler call has to wait.
+    CallWaits { proc: Proc, call: u64 },
     /// A handler call ends.
     CallEnds { proc: Proc, call: u64 },
     /// A message is published.
@@ -343,6 +345,7 @@ impl World {
                 self.pump_source();
             }
             Happening::CallBegins { proc, call } => self.call_begins(proc, call),
+            Happening::CallWaits { proc, call } => self.call_waits(proc, call),
             Happening::CallEnds { proc, call } => self.call_ends(proc, call),
             Happening::Publish => self.publish(),
             Happening::Fault(number) => self.fault(number),

@@ -3,7 +3,7 @@
 //! ```text
 //!  Run ──▶ lease alive, not halted, time left? ──▶ handler call ──┬─ done ─▶ the next message
 //!                │ no                                 │ waits     └─ failed ─▶ Handled: the end
-//!                └▶ Handled: the end                  └▶ Handled: what is done so far
+//!                └▶ Handled: the end                  └▶ Handled: what is done, and the rest goes back
 //! ```
 
 use std::collections::BTreeMap;
@@ -80,11 +80,9 @@ impl Runs {
         }
     }
 
-    /// What is heard of a run: when it is over, nobody halts it any more.
+    /// What is heard of a run: it begins nothing more that could be halted.
     pub(super) fn heard(&mut self, event: &Event) {
-        if let Event::Handled { partition, ran, .. } = event
-            && !matches!(ran.then, Then::GoesOn(_))
-        {
+        if let Event::Handled { partition, .. } = event {
             self.halts.remove(partition);
         }
     }
@@ -118,7 +116,9 @@ impl Calls {
                 break;
             }
             let message = self.message(&run, index, message, received_at);
-            match self.call(&run, message, &mut ran).await {
+            let last = index + 1 == run.messages.len();
+            let (result, waited) = self.call(&run, message, last, &mut ran).await;
+            match result {
                 HandlerResult::Done => ran.done += 1,
                 HandlerResult::Failed(error) => {
                     ran.then = Then::Failed(error);
@@ -129,14 +129,25 @@ impl Calls {
                     break;
                 }
             }
+            if waited {
+                break;
+            }
         }
         self.tell(&run, ran);
     }
 
-    /// One call. If it has to wait, what is done before is told first.
-    async fn call(&self, run: &Run, message: Option<Message>, ran: &mut Ran) -> HandlerResult {
+    /// One call, and whether it had to wait. If so, what is done is told first, and what was to
+    /// follow is given back.
+    async fn call(
+        &self,
+        run: &Run,
+        message: Option<Message>,
+        last: bool,
+        ran: &mut Ran,
+    ) -> (HandlerResult, bool) {
         let Some(message) = message else {
-            return HandlerResult::Failed("the message lost its body".into());
+            let why = "the message lost its body".into();
+            return (HandlerResult::Failed(why), false);
         };
         let offset = message.offset;
         let timed = self.times.as_ref().map(CallTimes::begin);
@@ -146,10 +157,12 @@ impl Calls {
             Poll::Ready(ended) => Poll::Ready(Some(ended)),
             Poll::Pending => Poll::Ready(None),
         });
-        let ended = match at_once.await {
+        let at_once = at_once.await;
+        let waited = at_once.is_none();
+        let ended = match at_once {
             Some(ended) => ended,
             None => {
-                if ran.done > 0 {
+                if ran.done > 0 || !last {
                     let then = Then::GoesOn(offset);
                     self.tell(
                         run,
@@ -166,11 +179,12 @@ impl Calls {
         if let Some(timed) = timed {
             timed.ended();
         }
-        match ended {
+        let result = match ended {
             Ok(Ok(())) => HandlerResult::Done,
             Ok(Err(error)) => HandlerResult::Failed(error.to_string().into()),
             Err(panic) => HandlerResult::Panicked(panic.into()),
-        }
+        };
+        (result, waited)
     }
 
     fn tell(&self, run: &Run, ran: Ran) {

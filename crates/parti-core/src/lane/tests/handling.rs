@@ -60,14 +60,37 @@ fn ran(first: u64, done: u32, then: Then) -> Ran {
 fn what_waits_goes_along_in_one_run() {
     let mut bench = Bench::log();
     assert_eq!(runs(&fed(&mut bench, A, upto(4)), A), [[1, 2, 3, 4]]);
-    bench.ran(A, 1, ran(1, 2, Then::GoesOn(Offset(3))));
+    bench.ran(A, 1, ran(1, 2, Then::Failed("bad".into())));
     assert_eq!(bench.progress(A), (Some(2), vec![]));
-    assert_eq!(handled(&bench.run(), A), NONE, "it goes on by itself");
-    bench.ran(A, 1, ran(3, 1, Then::Failed("bad".into())));
-    assert_eq!(bench.progress(A), (Some(3), vec![]));
     bench.run();
     bench.pass(Duration::from_secs(2));
-    assert_eq!(runs(&bench.run(), A), [[4]]);
+    assert_eq!(runs(&bench.run(), A), [[3, 4]]);
+    bench.ran(A, 1, ran(3, 2, Then::Ended));
+    assert_eq!(bench.progress(A), (Some(4), vec![]));
+}
+
+#[test]
+fn nothing_waits_behind_a_call_that_has_to_wait() {
+    let mut bench = Bench::log();
+    fed(&mut bench, A, upto(4));
+    bench.ran(A, 1, ran(1, 1, Then::GoesOn(Offset(2))));
+    assert_eq!(bench.progress(A), (Some(1), vec![]), "what is done counts");
+    assert_eq!(handled(&bench.run(), A), NONE);
+    bench.lanes.close(bench.now, &p(A));
+    assert_eq!(bench.run(), [], "there is nothing to halt");
+    bench.ran(A, 1, ran(2, 1, Then::Ended));
+    assert_eq!(notes(&bench.run()), [LaneNote::Drained { partition: p(A) }]);
+
+    let mut bench = Bench::log();
+    fed(&mut bench, A, upto(40));
+    bench.ran(A, 1, ran(1, 0, Then::GoesOn(Offset(1))));
+    for offset in 1..=16 {
+        bench.ran(A, 1, ran(offset, 1, Then::Ended));
+        assert_eq!(runs(&bench.run(), A), [[offset + 1]]);
+    }
+    bench.ran(A, 1, ran(17, 1, Then::Ended));
+    let tried_again: Vec<u64> = (18..=40).collect();
+    assert_eq!(runs(&bench.run(), A), [tried_again]);
 }
 
 #[test]
@@ -330,7 +353,7 @@ fn a_closed_lane_starts_nothing_and_is_drained_when_its_call_ended() {
     let mut bench = Bench::log();
     fed(&mut bench, A, upto(3));
     bench.lanes.close(bench.now, &p(A));
-    assert_eq!(bench.run(), []);
+    assert_eq!(bench.run(), [LaneAction::Halt(p(A))]);
     bench.done(A, 1, 1);
     assert_eq!(
         bench.run(),

@@ -124,6 +124,21 @@ impl Bench {
         self.ran(name, epoch, Ran::one(Offset(offset), result));
     }
 
+    /// The call of a run's first message has to wait.
+    fn waits(&mut self, name: &str, epoch: u64, offset: u64) {
+        let first = Offset(offset);
+        let then = Then::GoesOn(first);
+        self.ran(
+            name,
+            epoch,
+            Ran {
+                first,
+                done: 0,
+                then,
+            },
+        );
+    }
+
     fn ran(&mut self, name: &str, epoch: u64, ran: Ran) {
         self.lanes.handled(self.now, &p(name), Epoch(epoch), ran);
     }

@@ -182,7 +182,7 @@ fn a_close_is_drained_when_the_subject_is_out_of_the_filter() {
     assert_eq!(acks(&actions), [1], "2 was not handled: never acked");
     assert_eq!(
         names(&actions),
-        ["DeleteConsumer", "Ack"],
+        ["Halt a", "DeleteConsumer", "Ack"],
         "nothing is left to serve"
     );
     bench.consumer_answers(only_ask(&actions, "DeleteConsumer"), 0, 0);

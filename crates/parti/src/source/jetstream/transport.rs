@@ -67,6 +67,7 @@ impl StreamTransport {
             group: group.to_owned(),
             retention: stream.retention,
             template: stream.template.clone(),
+            partitions: stream.partitions,
             jetstream: config.jetstream.clone(),
         });
         let (commands, inbox) = unbounded_channel();
