@@ -491,6 +491,7 @@ impl Feed for WorkQueue {
                 sequence,
                 partition,
                 message,
+                ..
             } => {
                 self.delivered(cx, Delivery { consumer, sequence }, &partition, message);
             }
@@ -517,6 +518,7 @@ impl Feed for WorkQueue {
                 self.lossy |= exists;
             }
             SourceEvent::Read { .. }
+            | SourceEvent::Swept { .. }
             | SourceEvent::Grew { .. }
             | SourceEvent::Resolved { .. }
             | SourceEvent::DeadLettered { .. }

@@ -172,6 +172,7 @@ impl Bench {
             sequence,
             partition,
             message,
+            pending: 0,
         });
         sequence
     }
@@ -247,6 +248,7 @@ fn ask_of(request: &SourceRequest) -> Ask {
         | SourceRequest::EvictConsumer { ask, .. }
         | SourceRequest::Head { ask }
         | SourceRequest::Read { ask, .. }
+        | SourceRequest::Sweep { ask, .. }
         | SourceRequest::Resolve { ask, .. }
         | SourceRequest::Pull { ask, .. }
         | SourceRequest::StopPull { ask }
