@@ -1,13 +1,13 @@
 //! Backlogs: many messages, large ones, start positions, retention that overtakes, virtual
 //! partitions.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use async_nats::jetstream::stream;
 use parti::source::JetStream;
 use parti::source::jetstream::{NewMessage, StreamSettings};
-use parti::{Report, StartPosition, Trouble};
+use parti::{PartitionId, Report, StartPosition, Trouble};
 use parti_servers::install::{NATS_LATEST, NATS_OLDEST};
 
 use crate::scene::{Scene, Setup, on_every_setup, publish};
@@ -220,5 +220,52 @@ async fn virtual_partitions_and_their_producer() {
             assert_eq!(key, expected);
             assert_eq!(partition, placed[number].0, "{number}");
         }
+    }
+}
+
+/// A server that computes the partition from a token of the subject: nobody needs our producer.
+#[tokio::test]
+async fn partitions_that_the_server_computes() {
+    for (version, retention) in [
+        (NATS_LATEST, stream::RetentionPolicy::Limits),
+        (NATS_LATEST, stream::RetentionPolicy::WorkQueue),
+        (NATS_OLDEST, stream::RetentionPolicy::Limits),
+    ] {
+        let mut scene = Scene::new(Setup { version, ..LIMITS }, 1).await;
+        let context = scene.context().await;
+        let made = context.create_stream(stream::Config {
+            name: "T".into(),
+            subjects: vec!["orders.*".into()],
+            subject_transform: Some(stream::SubjectTransform {
+                source: "orders.*".into(),
+                destination: "o.{{partition(4,1)}}.{{wildcard(1)}}".into(),
+            }),
+            retention,
+            ..stream::Config::default()
+        });
+        made.await.expect("made");
+        // Half of it is backlog, which is read past the durable.
+        let publish = async |numbers: std::ops::Range<usize>| {
+            for number in numbers {
+                let subject = format!("orders.customer-{}", number % 10);
+                let sent = context.publish(subject, number.to_string().into()).await;
+                sent.expect("sent").await.expect("stored");
+            }
+        };
+        publish(0..50).await;
+        let url = format!(
+            "jetstream://{}/T?subject=o.{{0}}.*",
+            scene.server().address()
+        );
+        let consume = scene.consume_keys(&url, 4, 100);
+        let (keys, ()) = tokio::join!(consume, publish(50..100));
+        let mut home: BTreeMap<String, PartitionId> = BTreeMap::new();
+        for (number, (partition, key)) in keys {
+            let key = key.expect("it is in the subject");
+            assert_eq!(key, format!("customer-{}", number % 10));
+            let own = home.entry(key).or_insert_with(|| partition.clone());
+            assert_eq!(*own, partition, "one key, one partition");
+        }
+        assert!(home.values().collect::<BTreeSet<_>>().len() > 1, "{home:?}");
     }
 }

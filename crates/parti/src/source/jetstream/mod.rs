@@ -83,7 +83,7 @@ impl JetStream {
     ///
     /// | parameter | what |
     /// |---|---|
-    /// | `subject` | how a partition becomes a subject, such as `dc.{0}.{1}.completion`; by default what was recorded with the stream, or what follows from its one subject (`orders.*`: `orders.{0}`) |
+    /// | `subject` | how a partition becomes a subject, such as `dc.{0}.{1}.completion`; by default what was recorded with the stream, or what follows from its one subject (`orders.*`: `orders.{0}`). Wildcards are for subjects that a server computes: `orders.{0}.*` consumes what the transform `orders.{{partition(12,1)}}.{{wildcard(1)}}` made, and what the `*` stands for is the message's key |
     /// | `dead_letters` | where messages go that cannot be handled; by default `parti.dlq.<stream>`, in a stream of its own |
     /// | `creds`, `token`, `nkey` | how to log in: a credentials file, a token, a file with a seed |
     /// | `tls`, `ca`, `cert`, `key` | TLS, and its files |

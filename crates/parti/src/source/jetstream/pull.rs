@@ -357,13 +357,14 @@ impl PullLoop {
         };
         let (sequence, consumer) = (place.sequence, life.identity);
         let subject = delivery.subject.as_str();
-        let record = record(
+        let mut record = record(
             place.offset,
             subject,
             delivery.headers.as_ref(),
             delivery.payload.clone(),
             place.timestamp_ms,
         );
+        self.partitions.give_key(&mut record);
         let event = SourceEvent::Delivered {
             consumer,
             sequence,

@@ -23,7 +23,7 @@ use tokio::time::Instant;
 
 use super::api::{Action, Api, StreamState, error, unavailable};
 use super::delivery::{place, record};
-use super::subjects::subject;
+use super::subjects::{give_key, subject};
 use crate::source::transport::message;
 use crate::source::{Offset, PartitionId, Record, SourceError, StartPosition};
 
@@ -136,6 +136,9 @@ impl Reads {
                 // The reader has no more; only the leader knows whether there is no more.
                 self.one_by_one(&subject, upto, 1, &mut found).await?;
             }
+        }
+        for record in &mut found.records {
+            give_key(&self.template, record);
         }
         let state = self.api.stream_info().await?.state;
         Ok(answer(from, found, &state))

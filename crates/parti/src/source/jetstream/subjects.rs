@@ -6,7 +6,7 @@ use parti_core::codec::{self, Template};
 use parti_core::partition::Partition;
 
 use super::api::rejected;
-use crate::source::{PartitionId, SourceError};
+use crate::source::{PartitionId, Record, SourceError};
 
 /// The partition of a subject that no partition has. No canonical id is like it.
 const NOBODYS: &str = "=-";
@@ -28,6 +28,13 @@ pub(super) fn partition(template: &Template, subject: &str) -> Option<PartitionI
     codec::partition_id(&template.partition_of(subject)?).ok()
 }
 
+/// Gives a message without a key the one that its subject holds, if it does.
+pub(super) fn give_key(template: &Template, record: &mut Record) {
+    if record.key.is_none() {
+        record.key = template.key_of(&record.subject).map(Into::into);
+    }
+}
+
 /// Finds partitions by subject, thousands of times a second.
 #[derive(Debug)]
 pub(super) struct Partitions {
@@ -42,6 +49,11 @@ impl Partitions {
             template,
             known: HashMap::new(),
         }
+    }
+
+    /// Gives a message without a key the one that its subject holds, if it does.
+    pub fn give_key(&self, record: &mut Record) {
+        give_key(&self.template, record);
     }
 
     /// The partition of a subject, or one that is nobody's.

@@ -127,7 +127,7 @@ fn stream_config(target: &Target, settings: &StreamSettings) -> Result<Value, So
     let template = Template::parse(text).map_err(|problem| rejected(problem.to_string()))?;
     let tokens = super::subjects::pattern(&template);
     let one_key = tokens.iter().filter(|token| **token == "*").count() == 1;
-    if !one_key || tokens.contains(&">") {
+    if !one_key || !template.is_exact() || tokens.contains(&">") {
         return Err(rejected(format!(
             "virtual partitions have a number each, and {template} names something else; give a \
              subject such as orders.{{0}}"
@@ -175,7 +175,7 @@ mod tests {
         let plain = Target::parse("jetstream://h/ORDERS").expect("good");
         let config = stream_config(&plain, &settings).expect("good");
         assert_eq!(config["subjects"], json!(["ORDERS.*"]));
-        for odd in ["o.{0}.{1}", "o.{id}", "o", "o.*.{0}"] {
+        for odd in ["o.{0}.{1}", "o.{id}", "o", "o.*.{0}", "o.{0}.>"] {
             let url = format!("jetstream://h/ORDERS?subject={odd}");
             let target = Target::parse(&url).expect("good");
             assert!(stream_config(&target, &settings).is_err(), "{odd}");
