@@ -92,7 +92,10 @@ impl Pace {
 
     fn ripe(&self, now: Time) -> Option<&Sample> {
         let long = |sample: &&Sample| now.since(sample.since) >= self.after / 3;
-        self.sample.as_ref().filter(long).filter(|_| self.pending > 0)
+        self.sample
+            .as_ref()
+            .filter(long)
+            .filter(|_| self.pending > 0)
     }
 
     /// It is put at the end of the stream: nothing is pending any more.

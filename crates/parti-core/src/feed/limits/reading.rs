@@ -121,7 +121,12 @@ impl Limits {
     }
 
     /// A sweep is, for each of its lanes, a read.
-    pub(super) fn swept(&mut self, cx: &mut Context<'_>, ask: Ask, result: Result<Swath, SourceError>) {
+    pub(super) fn swept(
+        &mut self,
+        cx: &mut Context<'_>,
+        ask: Ask,
+        result: Result<Swath, SourceError>,
+    ) {
         let Some((_, choice)) = self.sweep.take_if(|(asked, _)| *asked == ask) else {
             return;
         };

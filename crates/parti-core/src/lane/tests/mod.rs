@@ -1,5 +1,6 @@
 //! Lanes with their feeds, through the facade: what goes in, and the whole list of what comes out.
 
+mod catching_up;
 mod external;
 mod handling;
 mod log;

@@ -43,6 +43,8 @@ pub(super) struct Place<'a> {
     pub offset: u64,
     pub sequence: u64,
     pub timestamp_ms: u64,
+    /// Messages that the consumer has not delivered yet.
+    pub pending: u64,
 }
 
 /// Reads a reply address; `None` if it is none of a delivery.
@@ -59,6 +61,7 @@ pub(super) fn place(reply: &str) -> Option<Place<'_>> {
         offset: number(3)?,
         sequence: number(4)?,
         timestamp_ms: number(5)? / 1_000_000,
+        pending: number(6)?,
     })
 }
 
@@ -102,6 +105,7 @@ mod tests {
             offset: 71,
             sequence: 9,
             timestamp_ms: 1_700_000_000_123,
+            pending: 4,
         };
         for reply in [
             "$JS.ACK.S.parti-g-worker-0.1.71.9.1700000000123456789.4",

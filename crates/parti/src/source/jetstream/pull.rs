@@ -370,6 +370,7 @@ impl PullLoop {
             sequence,
             partition: self.partitions.of(subject),
             message: message(record),
+            pending: place.pending,
         };
         if self.explicit {
             self.replies.insert(sequence, reply);
