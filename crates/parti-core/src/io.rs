@@ -376,9 +376,10 @@ pub enum SourceRequest {
         /// Comes back in the answer.
         ask: Ask,
     },
-    /// Rewind the durable to the beginning and clear its pending: everything not yet acked comes
-    /// again, in order (work queues only). `Rejected` where the server cannot, or there is no such
-    /// durable. Answer: `Consumer`, with a new identity.
+    /// Make the durable begin anew, with nothing pending. On a work queue at the beginning:
+    /// everything not yet acked comes again, in order; `Rejected` where the server cannot. On any
+    /// other stream at its end: what lies before is read past it. `Rejected` also where there is no
+    /// such durable. Answer: `Consumer`, with a new identity.
     ResetConsumer {
         /// Comes back in the answer.
         ask: Ask,
@@ -420,6 +421,21 @@ pub enum SourceRequest {
         /// The last offset wanted.
         upto: Option<Offset>,
         /// The most messages to answer with.
+        limit: u32,
+    },
+    /// Read the whole stream past the consumer, from `from` up to and with `upto`, and keep what is
+    /// of these partitions, in order; what is of others is dropped. Ends early at the message that is
+    /// the `limit`th of its partition. Answer: `Swept`, possibly fewer than there are.
+    Sweep {
+        /// Comes back in the answer.
+        ask: Ask,
+        /// Which partitions, sorted.
+        partitions: Vec<PartitionId>,
+        /// The first offset to look at.
+        from: Offset,
+        /// The last offset to look at.
+        upto: Offset,
+        /// The most messages of one partition.
         limit: u32,
     },
     /// Turn a start position into a concrete offset, never past the log's end. Answer: `Resolved`.
@@ -496,6 +512,13 @@ pub enum SourceEvent {
         /// The answer.
         result: Result<ReadBatch, SourceError>,
     },
+    /// Messages of several partitions, read past the consumer.
+    Swept {
+        /// Which request.
+        ask: Ask,
+        /// The answer.
+        result: Result<Swath, SourceError>,
+    },
     /// A start position, resolved.
     Resolved {
         /// Which request.
@@ -513,6 +536,8 @@ pub enum SourceEvent {
         partition: PartitionId,
         /// The message.
         message: Message,
+        /// How many messages the durable has not handed out yet, as it counts.
+        pending: u64,
     },
     /// A pull ended: it was answered in full, timed out, or was stopped.
     PullEnded {
@@ -569,6 +594,18 @@ pub struct ReadBatch {
     pub first: Offset,
     /// One past the newest offset, as of this read.
     pub end: Offset,
+}
+
+/// An answer to a sweep.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Swath {
+    /// The messages of the partitions that were asked for, in order.
+    pub messages: Vec<(PartitionId, Message)>,
+    /// Proof of how far the sweep got: between `from` and this offset there is no other message of
+    /// those partitions. A lagging replica that has nothing answers `from` itself.
+    pub next: Offset,
+    /// The oldest offset that retention has kept: whatever was below is gone.
+    pub first: Offset,
 }
 
 /// Named by what the caller does next.

@@ -153,6 +153,10 @@ impl Setup {
             // A work queue lives by acks.
             config.jetstream.ack = AckMode::Explicit;
         }
+        // From lots of its own, so that what a seed stood for before stays as it was.
+        let mut lots = Rng::new(seed ^ 0x7061_7274_6921_0006);
+        config.jetstream.sweep_partitions = lots.between(1, 8) as u32;
+        config.jetstream.catch_up_after = Duration::from_millis(lots.between(1, 600));
         if class == Class::Mixed && rng.chance(0.06) {
             // Not everybody who may come finds an id.
             let ids = rng.between(initial as u64, machines.len() as u64 - 1);

@@ -113,10 +113,15 @@ impl Planner {
         }
     }
 
-    /// The consumer is not what the last answer said: it was recreated or edited by someone else.
-    pub(crate) fn found_drift(&mut self) {
+    /// What the consumer is like now is not known.
+    pub(crate) fn forget_answer(&mut self) {
         self.answered = None;
         self.sure.clear();
+    }
+
+    /// The consumer is not what the last answer said: it was recreated or edited by someone else.
+    pub(crate) fn found_drift(&mut self) {
+        self.forget_answer();
         self.drifted = true;
     }
 

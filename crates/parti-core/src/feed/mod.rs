@@ -17,7 +17,9 @@ pub(crate) mod durable;
 pub(crate) mod external;
 pub(crate) mod limits;
 pub(crate) mod log;
+pub(crate) mod pace;
 pub(crate) mod splice;
+pub(crate) mod sweep;
 pub(crate) mod workqueue;
 
 use std::fmt;

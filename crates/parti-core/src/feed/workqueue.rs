@@ -490,6 +490,7 @@ impl Feed for WorkQueue {
                 sequence,
                 partition,
                 message,
+                ..
             } => {
                 self.delivered(cx, Delivery { consumer, sequence }, &partition, message);
             }
@@ -516,6 +517,7 @@ impl Feed for WorkQueue {
                 self.lossy |= exists;
             }
             SourceEvent::Read { .. }
+            | SourceEvent::Swept { .. }
             | SourceEvent::Grew { .. }
             | SourceEvent::Resolved { .. }
             | SourceEvent::DeadLettered { .. }

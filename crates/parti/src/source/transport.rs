@@ -180,6 +180,10 @@ pub(crate) fn refused(request: SourceRequest, why: &str) -> Option<SourceEvent> 
             ask,
             result: Err(error()),
         },
+        SourceRequest::Sweep { ask, .. } => SourceEvent::Swept {
+            ask,
+            result: Err(error()),
+        },
         SourceRequest::Resolve { ask, .. } => SourceEvent::Resolved {
             ask,
             result: Err(error()),

@@ -5,11 +5,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use async_nats::jetstream::stream;
+use futures_util::TryStreamExt;
 use parti::source::JetStream;
 use parti::source::jetstream::{NewMessage, StreamSettings};
 use parti::{PartitionId, Report, StartPosition, Trouble};
 use parti_servers::install::{NATS_LATEST, NATS_OLDEST};
+use tokio::sync::watch;
 
+use crate::ledger::PATIENCE;
 use crate::scene::{Scene, Setup, on_every_setup, publish};
 
 const LIMITS: Setup = Setup {
@@ -18,7 +21,7 @@ const LIMITS: Setup = Setup {
     ack: "explicit",
 };
 
-on_every_setup!(a_long_backlog, large_messages);
+on_every_setup!(a_long_backlog, a_backlog_of_many_partitions, large_messages);
 
 /// More than any window, buffer and read holds, and handled slowly at first, so that lanes overflow.
 async fn a_long_backlog(setup: Setup) {
@@ -44,6 +47,88 @@ async fn a_long_backlog(setup: Setup) {
     }
     let counts = scene.ledger.assert_whole();
     assert_eq!(counts.repeated, 0, "{counts:?}");
+}
+
+/// So many partitions that one read of the whole stream serves them all; no reader stays behind.
+async fn a_backlog_of_many_partitions(setup: Setup) {
+    let mut scene = Scene::new(setup, 60).await;
+    scene.publish_many(12_000).await;
+    let first = scene.start().await;
+    scene.handles(first).await;
+    let publisher = scene.publisher(Duration::from_millis(1)).await;
+    let second = scene.start().await;
+    scene.handles(second).await;
+    publisher.stop().await;
+    scene.ledger.drained().await;
+    let context = scene.context().await;
+    let stream = context.get_stream("S").await.expect("there");
+    let no_readers = async {
+        loop {
+            let names: Vec<String> = stream.consumer_names().try_collect().await.expect("listed");
+            if !names.iter().any(|name| name.starts_with("parti-read-")) {
+                return;
+            }
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+    };
+    let gone = tokio::time::timeout(PATIENCE, no_readers).await;
+    assert!(gone.is_ok(), "readers stay behind");
+    for worker in [first, second] {
+        scene.stop(worker).await;
+    }
+    let counts = scene.ledger.assert_whole();
+    assert_eq!(counts.repeated, 0, "{counts:?}");
+}
+
+/// The handlers stand still while a backlog grows, and the durable with them. When they go on, it is
+/// put at the stream's end, and what it had not delivered is read: all of it, once, in order.
+#[tokio::test]
+async fn a_durable_that_was_left_behind_catches_up() {
+    for version in [NATS_LATEST, NATS_OLDEST] {
+        let mut scene = Scene::new(Setup { version, ..LIMITS }, 40).await;
+        scene.config.jetstream.catch_up_after = Duration::from_millis(1);
+        let gate = watch::Sender::new(true);
+        let waits = gate.clone();
+        let url = scene.url();
+        let handle = move |_, _| {
+            let mut open = waits.subscribe();
+            async move {
+                open.wait_for(|open| *open).await?;
+                Ok(())
+            }
+        };
+        let worker = scene.start_with(&url, handle).await;
+        let context = scene.context().await;
+        let stream = context.get_stream("S").await.expect("there");
+        let delivered = async || {
+            let infos: Vec<_> = stream.consumers().try_collect().await.expect("listed");
+            let durable = infos.iter().find(|info| info.name.starts_with("parti-g-"));
+            durable.map_or(0, |info| info.delivered.consumer_sequence)
+        };
+        scene.taken(40).await;
+        scene.publish_many(40).await;
+        scene.ledger.drained().await;
+        let at_first = delivered().await;
+        let caught_up = async {
+            // It depends on the machine's mood whether the durable counts as slow.
+            let mut published = 0;
+            loop {
+                gate.send_replace(false);
+                scene.publish_many(4_000).await;
+                published += 4_000;
+                gate.send_replace(true);
+                scene.ledger.drained().await;
+                if delivered().await < at_first + published {
+                    return;
+                }
+            }
+        };
+        let caught_up = tokio::time::timeout(PATIENCE, caught_up).await;
+        assert!(caught_up.is_ok(), "the durable brought everything itself");
+        scene.stop(worker).await;
+        let counts = scene.ledger.assert_whole();
+        assert_eq!(counts.repeated, 0, "{counts:?}");
+    }
 }
 
 /// Each as large as the server allows: a pull is bounded by bytes, too, and goes on.

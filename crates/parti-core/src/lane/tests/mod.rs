@@ -1,5 +1,6 @@
 //! Lanes with their feeds, through the facade: what goes in, and the whole list of what comes out.
 
+mod catching_up;
 mod external;
 mod handling;
 mod log;
@@ -190,6 +191,7 @@ impl Bench {
             sequence,
             partition,
             message,
+            pending: 0,
         });
         sequence
     }
@@ -273,6 +275,7 @@ fn ask_of(request: &SourceRequest) -> Ask {
         | SourceRequest::EvictConsumer { ask, .. }
         | SourceRequest::Head { ask }
         | SourceRequest::Read { ask, .. }
+        | SourceRequest::Sweep { ask, .. }
         | SourceRequest::Resolve { ask, .. }
         | SourceRequest::Pull { ask, .. }
         | SourceRequest::StopPull { ask }

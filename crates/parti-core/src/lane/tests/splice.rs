@@ -197,6 +197,7 @@ fn a_step_back_and_another_durable_are_gaps_and_the_old_ones_words_are_void() {
         sequence: 2,
         partition,
         message,
+        pending: 0,
     });
     let actions = bench.run();
     assert_eq!(requests(&actions, "Head"), []);

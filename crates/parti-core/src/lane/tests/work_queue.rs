@@ -85,6 +85,7 @@ fn adding_stops_the_pull_then_resets_then_updates_then_pulls() {
             sequence,
             partition,
             message,
+            pending: 0,
         });
     };
     again(&mut bench, A, 1);
@@ -124,6 +125,7 @@ fn a_gap_is_answered_by_a_reset_and_nothing_is_taken_in_before() {
             sequence,
             partition,
             message,
+            pending: 0,
         });
     }
     let mut order = handled(&bench.run(), A);
@@ -212,6 +214,7 @@ fn what_a_closed_lane_left_unhandled_is_cleared_from_the_window() {
             sequence,
             partition,
             message,
+            pending: 0,
         });
     }
     bench.run();
@@ -347,6 +350,7 @@ fn where_a_reset_is_refused_the_durable_is_recreated() {
         sequence: 1,
         partition,
         message,
+        pending: 0,
     });
     assert_eq!(names(&bench.run()), ["Handle 3"]);
 }
@@ -375,6 +379,7 @@ fn a_failed_add_keeps_the_others_going_and_runs_the_whole_sequence_again() {
         sequence: 1,
         partition,
         message,
+        pending: 0,
     });
     let (partition, message) = (p(B), msg(4));
     bench.source(SourceEvent::Delivered {
@@ -382,6 +387,7 @@ fn a_failed_add_keeps_the_others_going_and_runs_the_whole_sequence_again() {
         sequence: 2,
         partition,
         message,
+        pending: 0,
     });
     let actions = bench.run();
     assert_eq!(handled(&actions, A), [3]);

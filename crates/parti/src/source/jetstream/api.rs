@@ -271,10 +271,11 @@ impl Api {
         }
     }
 
-    /// Rewinds a consumer to the beginning, and clears what it waits for (server 2.14 or newer).
-    pub async fn reset_consumer(&self, name: &str) -> Result<ConsumerInfo, Trouble> {
+    /// Makes a consumer begin anew at this sequence, with nothing pending (server 2.14 or newer). One
+    /// that is not there is never answered for.
+    pub async fn reset_consumer(&self, name: &str, start: u64) -> Result<ConsumerInfo, Trouble> {
         let call = format!("CONSUMER.RESET.{}.{name}", self.stream);
-        self.change(&call, json!({"seq": 1})).await
+        self.change(&call, json!({ "seq": start })).await
     }
 
     /// All consumers of the stream.

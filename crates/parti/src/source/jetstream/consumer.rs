@@ -338,16 +338,36 @@ impl Consumer {
         Ok(ABSENT)
     }
 
-    /// Rewinds it to the beginning. Where the server cannot, or does not say whether it did, the
-    /// durable is to be made anew: that is always sound.
+    /// Makes it begin anew, with the filter that it has: at the beginning of a work queue, at the end
+    /// of any other stream. Where the server does not say whether it did, the durable is to be made
+    /// anew: that is always sound.
     pub async fn reset(&self) -> Result<ConsumerState, SourceError> {
         let _turn = self.turn.lock().await;
-        let name = self.settings.name(&self.worker()?);
+        let worker = self.worker()?;
+        let name = self.settings.name(&worker);
+        let Some(there) = self.api.consumer_info(&name).await? else {
+            return Err(rejected(format!("there is no consumer {name}")));
+        };
+        self.check_owner(&there)?;
+        let start = self.start().await?;
         let version = self.api.link.client.server_info().version;
-        if !resets(&version) {
+        let done = if resets(&version) {
+            self.api.reset_consumer(&name, start.unwrap_or(1)).await
+        } else if start.is_some() {
+            let filters: BTreeSet<String> =
+                there.filters().into_iter().map(str::to_owned).collect();
+            if filters.is_empty() {
+                return Err(rejected("an empty filter is never sent"));
+            }
+            let fresh = self.settings.fresh(&worker, &filters, start);
+            self.tell.life(None);
+            self.life().created.clear();
+            self.api.delete_consumer(&name).await?;
+            self.api.put_consumer(&name, fresh, Action::Create).await
+        } else {
             return Err(rejected(format!("NATS {version} cannot rewind a consumer")));
-        }
-        match self.api.reset_consumer(&name).await {
+        };
+        match done {
             Ok(info) => Ok(self.state(&info, true, true)),
             Err(Trouble::Silence(Silence::Open(why))) => Err(rejected(why)),
             Err(trouble) => Err(error(trouble)),

@@ -41,6 +41,7 @@ mod letters;
 mod producer;
 mod pull;
 mod read;
+mod reader;
 mod subjects;
 mod topic;
 mod transport;

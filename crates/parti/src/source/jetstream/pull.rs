@@ -414,6 +414,7 @@ impl PullLoop {
             sequence,
             partition,
             message: message(record),
+            pending: place.pending,
         };
         if self.explicit {
             self.replies.insert(sequence, reply);

@@ -216,6 +216,16 @@ impl Shared {
                 ask,
                 result: within(limit, reads.read(&partition, from, upto, most)).await,
             },
+            SourceRequest::Sweep {
+                ask,
+                partitions,
+                from,
+                upto,
+                limit: most,
+            } => SourceEvent::Swept {
+                ask,
+                result: within(limit, reads.sweep(&partitions, from, upto, most)).await,
+            },
             SourceRequest::Resolve {
                 ask,
                 partition,
