@@ -25,7 +25,7 @@ impl Load {
         let task = tokio::spawn(async move {
             let mut publisher = Publisher::new(context, "a");
             let begun = Instant::now();
-            let mut sent = 0;
+            let mut sent: u64 = 0;
             // Only whole rounds: every subject gets the same.
             while !stopped.load(Ordering::Acquire) || !sent.is_multiple_of(subjects) {
                 let due = rate * begun.elapsed().as_micros() as u64 / 1_000_000;
