@@ -64,6 +64,8 @@ pub(crate) struct Limits {
     sweep: Option<(Ask, Choice)>,
     sweep_not_before: Time,
     sweep_backoff: Backoff,
+    /// Sweeps that brought nothing, in a row.
+    sweep_failures: u32,
     sweep_partitions: u32,
     pace: Pace,
     jump: Jump,
@@ -102,6 +104,7 @@ impl Limits {
             sweep: None,
             sweep_not_before: Time::ZERO,
             sweep_backoff: Backoff::new(retry.0, retry.1),
+            sweep_failures: 0,
             sweep_partitions: jetstream.sweep_partitions,
             pace: Pace::new(jetstream.catch_up_after, jetstream.sweep_partitions),
             jump: Jump::Rest,
@@ -516,7 +519,12 @@ impl Feed for Limits {
         } else {
             Time::NEVER
         };
-        let pace = self.pace.next_deadline();
+        let sweep = if self.sweep.is_none() && !self.deep.is_empty() {
+            self.sweep_not_before
+        } else {
+            Time::NEVER
+        };
+        let pace = self.pace.next_deadline().min(sweep.after(now));
         let soonest = head.after(now).min(pace.after(now));
         soonest.min(self.durable.next_deadline(now))
     }

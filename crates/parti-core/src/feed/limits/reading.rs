@@ -22,6 +22,10 @@ use crate::worker::Trouble;
 
 /// The first read of a lane asks for no more than this, because most have little to read.
 const PROBE: u32 = 2;
+/// Long reads that may be in flight at once: each is a consumer of its own.
+const LONG_READS: usize = 16;
+/// Sweeps that may fail in a row before each lane reads for itself.
+const SWEEP_FAILURES: u32 = 3;
 
 impl Limits {
     /// What a lane wants to have read, if it wants it now.
@@ -65,6 +69,12 @@ impl Limits {
         let mut deep: Vec<_> = deep.iter().filter_map(|p| self.wish(cx, p)).collect();
         deep.sort_by(|a, b| (a.next, &a.partition).cmp(&(b.next, &b.partition)));
         let choice = sweep::choose(&deep, self.sweep_partitions);
+        let patient = self.sweep_failures < SWEEP_FAILURES;
+        if choice.is_some() && patient && self.sweep_not_before > cx.now {
+            self.deep
+                .extend(deep.into_iter().map(|lane| lane.partition));
+            return;
+        }
         if let Some(mut choice) = choice.filter(|_| self.sweep_not_before <= cx.now) {
             let reached = deep.partition_point(|lane| lane.next < choice.from);
             let ahead = deep.split_off(reached);
@@ -79,7 +89,7 @@ impl Limits {
             self.sweep(cx, choice);
         }
         for lane in deep {
-            if self.reads.len() < OPEN_READS {
+            if self.reads.len() < LONG_READS {
                 self.read(cx, lane);
             } else {
                 self.deep.insert(lane.partition);
@@ -133,7 +143,7 @@ impl Limits {
         let swath = match result {
             Ok(swath) if swath.next > choice.from || swath.first > choice.from => swath,
             _ => {
-                // Until it can be tried again, each reads for itself.
+                self.sweep_failures += 1;
                 self.sweep_not_before = cx.now + self.sweep_backoff.next(&mut self.rng);
                 for partition in &choice.partitions {
                     self.reads_no_more(partition, ask);
@@ -142,6 +152,7 @@ impl Limits {
             }
         };
         self.sweep_backoff.reset();
+        self.sweep_failures = 0;
         let mut parts: BTreeMap<PartitionId, Vec<Message>> = BTreeMap::new();
         for (partition, message) in swath.messages {
             parts.entry(partition).or_default().push(message);

@@ -22,8 +22,10 @@ use crate::source::{PartitionId, Record, SourceError};
 pub(super) const READ_BYTES: usize = 8 * 1024 * 1024;
 /// A reader that nobody used for this long is dropped, here and on the server.
 const IDLE: Duration = Duration::from_secs(5);
-/// How long a reader's fetch may take.
+/// A fetch that brought something ends after this time.
 const FETCH: Duration = Duration::from_secs(2);
+/// A reader that brings nothing for so long is given up.
+const SILENT: Duration = Duration::from_secs(5);
 
 /// What a read has found so far.
 #[derive(Default)]
@@ -152,16 +154,17 @@ impl Reader {
 
     /// Fetches what is wanted, as far as there is any.
     pub async fn fetch(&mut self, api: &Api, wanted: &mut Wanted, found: &mut Found) -> Ended {
-        let deadline = Instant::now() + FETCH;
-        let before = found.next;
+        let (begun, before) = (Instant::now(), found.next);
         loop {
+            let some = found.next > before;
+            let deadline = begun + if some { FETCH } else { SILENT };
             let delivery = match self.ahead.take() {
                 Some(delivery) => delivery,
                 None if self.coming == 0 && !self.ask(api, wanted).await => return Ended::Broken,
                 None => match self.receive(deadline).await {
                     Some(delivery) => delivery,
                     // What is late can come with the next fetch.
-                    None if found.next > before => return Ended::Enough,
+                    None if some => return Ended::Enough,
                     None => return Ended::Broken,
                 },
             };
@@ -172,13 +175,16 @@ impl Reader {
                     None => return Ended::Broken,
                 }
             };
-            self.coming = 0;
             let why = delivery.description.as_deref().unwrap_or_default();
             match (status.as_u16(), why) {
-                (404 | 408, _) => return Ended::Dry,
+                // Of a request whose messages have all come.
+                (409, "Batch Completed") => continue,
+                (404 | 408, _) => {
+                    self.coming = 0;
+                    return Ended::Dry;
+                }
                 // Not in these bytes: the next request brings more.
-                (409, "Message Size Exceeds MaxBytes") if found.next > before => {}
-                (409, "Batch Completed") => {}
+                (409, "Message Size Exceeds MaxBytes") if found.next > before => self.coming = 0,
                 _ => return Ended::Broken,
             }
         }
