@@ -150,7 +150,12 @@ fn event(report: &Report) -> Option<Event> {
         Report::Trouble(trouble) => Event::Trouble {
             what: trouble.to_string(),
         },
-        Report::State { .. } | Report::Lease { .. } | Report::History(_) => return None,
+        Report::State { .. }
+        | Report::Lease { .. }
+        | Report::Flushed { .. }
+        | Report::Planned { .. }
+        | Report::Moved { .. }
+        | Report::History(_) => return None,
     })
 }
 

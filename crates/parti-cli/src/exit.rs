@@ -1,9 +1,10 @@
 //! How the program ends: one clear line, and a fitting exit code.
 
-use parti::WorkerError;
+use parti::operate;
 use parti::source::SourceError;
 use parti::source::log::LogError;
 use parti::store;
+use parti::{Fatal, WorkerError};
 
 /// Something was lost, or did not come to its end.
 const FAILED: u8 = 1;
@@ -13,6 +14,8 @@ const USAGE: u8 = 2;
 const UNAVAILABLE: u8 = 3;
 /// A store or source refuses; a person must mend something.
 const REFUSED: u8 = 4;
+/// Nothing fails, and something should be considered.
+const WARNED: u8 = 5;
 
 /// Exit codes, for every command's help.
 pub const CODES: &str =
@@ -36,6 +39,16 @@ impl Failure {
     /// What was asked for cannot be.
     pub fn usage(line: impl ToString) -> Self {
         Self::new(USAGE, line)
+    }
+
+    /// It would do harm; a person must do something else first.
+    pub fn refused(line: impl ToString) -> Self {
+        Self::new(REFUSED, line)
+    }
+
+    /// Nothing fails, and something should be considered.
+    pub fn warned(line: impl ToString) -> Self {
+        Self::new(WARNED, line)
     }
 
     fn new(code: u8, line: impl ToString) -> Self {
@@ -86,8 +99,20 @@ impl From<WorkerError> for Failure {
             WorkerError::Source(error) => error.into(),
             WorkerError::Config(problems) => Self::usage(problems),
             WorkerError::StartTimeout { .. } => Self::new(UNAVAILABLE, error),
+            WorkerError::Fatal(Fatal::StopTimedOut(_)) => Self::failed(error),
             WorkerError::Fatal(_) => Self::new(REFUSED, error),
             WorkerError::AlreadyStopped => Self::failed(error),
+        }
+    }
+}
+
+impl From<operate::Error> for Failure {
+    fn from(error: operate::Error) -> Self {
+        match error {
+            operate::Error::Store(error) => error.into(),
+            operate::Error::NoGroup(_) => Self::usage(error),
+            operate::Error::Refused(_) => Self::refused(error),
+            operate::Error::Unfinished(_) => Self::failed(error),
         }
     }
 }

@@ -1,6 +1,5 @@
-//! What goes to stdout: tables, and lines of JSON that come out in the order of what they tell.
+//! What goes to stdout: text, and lines of JSON that come out in the order of what they tell.
 
-use std::fmt;
 use std::io::{self, BufWriter, Write};
 use std::sync::mpsc;
 use std::time::Duration;
@@ -13,9 +12,10 @@ use tokio::sync::{oneshot, watch};
 
 use crate::exit::Failure;
 
-/// Prints to stdout; whoever closed the other end has seen enough.
+/// Prints to stdout, with colours if that is a terminal that wants them; whoever closed the other
+/// end has seen enough.
 pub fn print(text: &str) -> Result<(), Failure> {
-    let mut out = io::stdout().lock();
+    let mut out = anstream::stdout().lock();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(error.into()),
         _ => Ok(()),
@@ -152,58 +152,9 @@ fn reader_went_away() -> bool {
     }
 }
 
-/// Columns of text, as wide as they need to be.
-pub struct Table {
-    rows: Vec<Vec<String>>,
-}
-
-impl Table {
-    /// A table with these headings.
-    pub fn new<const N: usize>(headings: [&str; N]) -> Self {
-        Self {
-            rows: vec![headings.map(str::to_owned).to_vec()],
-        }
-    }
-
-    /// Adds a row.
-    pub fn row<const N: usize>(&mut self, cells: [String; N]) {
-        self.rows.push(cells.to_vec());
-    }
-}
-
-impl fmt::Display for Table {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let columns = self.rows.first().map_or(0, Vec::len);
-        let width = |column: usize| {
-            let cells = self.rows.iter().filter_map(|row| row.get(column));
-            cells.map(|cell| cell.chars().count()).max().unwrap_or(0)
-        };
-        let widths: Vec<usize> = (0..columns).map(width).collect();
-        for row in &self.rows {
-            let mut line = String::new();
-            for (cell, width) in row.iter().zip(&widths) {
-                line.push_str(&format!("{cell:<width$}  "));
-            }
-            writeln!(f, "{}", line.trim_end())?;
-        }
-        Ok(())
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn columns_are_as_wide_as_their_widest_cell() {
-        let mut table = Table::new(["ID", "LAG"]);
-        table.row(["worker-0".into(), "7".into()]);
-        table.row(["ä".into(), "12".into()]);
-        assert_eq!(
-            table.to_string(),
-            "ID        LAG\nworker-0  7\nä         12\n"
-        );
-    }
 
     #[test]
     fn times_have_milliseconds() {

@@ -13,10 +13,14 @@ use clap::{Parser, Subcommand};
 
 mod commands;
 mod exit;
+mod flags;
 mod lines;
 mod places;
 mod progress;
+mod show;
 mod signals;
+mod table;
+mod view;
 
 const ABOUT: &str = "Consumer groups for any log: every partition to exactly one worker, \
 nothing lost, nothing out of order.";
@@ -27,28 +31,46 @@ Examples:
   parti topic create --source log:data --topic orders --partitions 12
   parti produce --source log:data --topic orders < orders.jsonl
   parti consume --store sqlite:data/group.db --source log:data --topic orders --group billing
-  parti status --store sqlite:data/group.db --source log:data --topic orders --group billing";
+  parti status --store sqlite:data/group.db --source log:data --topic orders --group billing
+  parti checkpoint reset --store sqlite:data/group.db --source log:data --topic orders
+        --group billing --all --to earliest --dry-run
+  parti plan --workers 3 --partitions 100 --add 1";
 
 #[derive(Parser)]
 #[command(name = "parti", version, about = ABOUT, after_help = EXAMPLES)]
-struct Cli {
+pub(crate) struct Cli {
     #[command(subcommand)]
     command: Command,
 }
 
 #[derive(Subcommand)]
 enum Command {
-    /// Show what Parti does: a producer and several workers, one joins, one leaves, one is killed
     Demo(commands::demo::Args),
     /// Make topics, and look at them
     #[command(subcommand)]
     Topic(commands::topic::Command),
-    /// Append messages to a topic
     Produce(commands::produce::Args),
-    /// Run one worker of a group
     Consume(commands::consume::Args),
-    /// Show a group: workers, leader, partitions, lag
     Status(commands::status::Args),
+    /// Look at groups, and end them
+    #[command(subcommand)]
+    Group(commands::group::Command),
+    /// Look at the workers of a group
+    #[command(subcommand)]
+    Worker(commands::worker::Command),
+    /// Look at the partitions of a group
+    #[command(subcommand)]
+    Partition(commands::partition::Command),
+    /// Look at checkpoints, move them, take them elsewhere
+    #[command(subcommand)]
+    Checkpoint(commands::checkpoint::Command),
+    Plan(commands::plan::Args),
+    Doctor(commands::doctor::Args),
+    /// Check settings, and print them
+    #[command(subcommand)]
+    Config(commands::config::Command),
+    Completions(commands::completions::Args),
+    Man(commands::man::Args),
 }
 
 fn main() -> ExitCode {
@@ -67,6 +89,15 @@ fn main() -> ExitCode {
             Command::Produce(args) => commands::produce::run(args).await,
             Command::Consume(args) => commands::consume::run(args).await,
             Command::Status(args) => commands::status::run(args).await,
+            Command::Group(command) => commands::group::run(command).await,
+            Command::Worker(command) => commands::worker::run(command).await,
+            Command::Partition(command) => commands::partition::run(command).await,
+            Command::Checkpoint(command) => commands::checkpoint::run(command).await,
+            Command::Plan(args) => commands::plan::run(args).await,
+            Command::Doctor(args) => commands::doctor::run(args).await,
+            Command::Config(command) => commands::config::run(command),
+            Command::Completions(args) => commands::completions::run(&args),
+            Command::Man(args) => commands::man::run(&args),
         }
     });
     // A line that still waits on a terminal must not keep the program.

@@ -1,30 +1,16 @@
-//! Flags and URLs that several commands share.
+//! From flags to what they name: stores, sources, groups, settings.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::Duration;
 
-use clap::ValueEnum;
-use parti::Config;
-use parti::core::config::parse_duration;
-use parti::source::log::Log;
-use parti::store::{self, Store};
+use parti::inspect::{self, Bounds, Group};
+use parti::source::log::{Log, Topic};
+use parti::source::{JetStream, Source as _};
+use parti::store::{self, GroupStore, Store};
+use parti::{Config, Offset, PartitionId, StartPosition};
 
 use crate::exit::Failure;
-
-/// How a result is shown.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-pub enum Shape {
-    /// For people
-    #[default]
-    Table,
-    /// For programs
-    Json,
-}
-
-/// A flag's duration.
-pub fn duration(text: &str) -> Result<Duration, String> {
-    parse_duration(text).map_err(|why| format!("it {why}; give one such as 500ms, 30s or 1h30m"))
-}
+use crate::flags::{GroupFlags, SourceFlags};
 
 /// Where messages come from.
 pub enum Source {
@@ -70,9 +56,115 @@ pub fn with_subject(url: String, template: Option<&str>) -> String {
     format!("{url}{mark}subject={template}")
 }
 
+/// A source that is open.
+pub enum Opened {
+    /// A topic of a log.
+    Topic(Topic),
+    /// A stream.
+    Stream(Box<JetStream>),
+}
+
+/// The source that the flags name, if they name one.
+pub async fn opened(flags: &SourceFlags) -> Result<Option<Opened>, Failure> {
+    let Some(url) = &flags.source else {
+        return Ok(None);
+    };
+    Ok(Some(match source(url).await? {
+        Source::Log(log) => Opened::Topic(log.topic(&flags.topic).await?),
+        Source::JetStream(url) => {
+            let url = with_subject(url, flags.subject.as_deref());
+            Opened::Stream(Box::new(JetStream::connect(&url).await?))
+        }
+    }))
+}
+
+impl Opened {
+    /// Where partitions begin and end.
+    pub async fn bounds(
+        &self,
+        partitions: &[PartitionId],
+    ) -> Result<BTreeMap<PartitionId, Bounds>, Failure> {
+        Ok(match self {
+            Opened::Topic(topic) => topic.bounds().await?,
+            Opened::Stream(stream) => stream.bounds(partitions).await?,
+        })
+    }
+
+    /// Where partitions can go on, without asking where the messages of each are.
+    pub async fn ranges(
+        &self,
+        partitions: &[PartitionId],
+    ) -> Result<BTreeMap<PartitionId, Bounds>, Failure> {
+        match self {
+            Opened::Topic(_) => self.bounds(partitions).await,
+            Opened::Stream(stream) => {
+                let (first, end) = stream.range().await?;
+                let head = end;
+                let range = |id: &PartitionId| (id.clone(), Bounds { first, end, head });
+                Ok(partitions.iter().map(range).collect())
+            }
+        }
+    }
+
+    /// The offset that a position stands for.
+    pub async fn resolve(
+        &self,
+        partition: &PartitionId,
+        position: StartPosition,
+    ) -> Result<Offset, Failure> {
+        Ok(match self {
+            Opened::Topic(topic) => topic.resolve(partition, position).await?,
+            Opened::Stream(stream) => stream.resolve(partition, position).await?,
+        })
+    }
+}
+
 /// The store that a URL names.
 pub async fn store(url: &str) -> Result<Arc<dyn Store>, Failure> {
     Ok(store::open(url).await?)
+}
+
+/// The records of the group that the flags name, whether there is one or not.
+pub async fn records(flags: &GroupFlags) -> Result<GroupStore, Failure> {
+    Ok(GroupStore::new(store(&flags.store).await?, &flags.group)?)
+}
+
+/// The group that the flags name.
+pub async fn group(store: &GroupStore) -> Result<Group, Failure> {
+    match inspect::group(store).await? {
+        Some(group) => Ok(group),
+        None => Err(no_group(store).await?),
+    }
+}
+
+/// The group that the flags name, with what the source says of its partitions.
+pub async fn located(
+    flags: &GroupFlags,
+    source: &SourceFlags,
+) -> Result<(Group, Option<Opened>), Failure> {
+    let store = records(flags).await?;
+    let mut group = group(&store).await?;
+    let source = opened(source).await?;
+    if let Some(source) = &source {
+        let bounds = source.bounds(&group.partition_ids()).await?;
+        group.locate(&bounds);
+    }
+    Ok((group, source))
+}
+
+/// There is no such group; there are others.
+pub async fn no_group(store: &GroupStore) -> Result<Failure, Failure> {
+    let known = GroupStore::names(store.store().as_ref()).await?;
+    let known = if known.is_empty() {
+        "it has none yet".to_owned()
+    } else {
+        format!("it has {}", known.join(", "))
+    };
+    Ok(Failure::usage(format!(
+        "--group {}: {} has no such group; {known}",
+        store.group(),
+        store.store().name()
+    )))
 }
 
 /// The settings in a file, or the defaults.

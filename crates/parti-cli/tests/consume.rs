@@ -1,9 +1,10 @@
-//! `parti consume` with a reader that does not read, with a stop at a bad time, and without
-//! checkpoints.
+//! `parti consume` with a reader that does not read, with a stop at a bad time, without checkpoints,
+//! and with metrics.
 
 mod common;
 
-use std::io::{BufRead, BufReader, Read};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{TcpListener, TcpStream};
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
@@ -104,4 +105,72 @@ fn without_checkpoints_a_new_process_begins_at_the_start_again() {
     }
     let status = group.status().expect("the group");
     assert!(status["partitions"][0]["offset"].is_null(), "{status}");
+}
+
+/// Status and body of a path, once somebody answers.
+fn get(address: &str, path: &str) -> (u16, String) {
+    let mut stream = TcpStream::connect(address).expect("somebody listens");
+    let request = format!("GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
+    stream.write_all(request.as_bytes()).expect("sent");
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).expect("answered");
+    let (head, body) = answer.split_once("\r\n\r\n").expect("a head");
+    let status = head.split(' ').nth(1).and_then(|code| code.parse().ok());
+    (status.expect("a status"), body.to_owned())
+}
+
+#[test]
+fn metrics_health_and_readiness_are_served() {
+    let mut group = Group::new(2);
+    group.produce(10);
+    let mut worker = group
+        .consumer()
+        .args(["--metrics", "0"])
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("runs");
+    let stderr = BufReader::new(worker.stderr.take().expect("piped"));
+    let mut lines = stderr.lines().map_while(Result::ok);
+    let address = lines.find_map(|line| {
+        let url = line.strip_prefix("metrics: http://")?;
+        url.strip_suffix("/metrics").map(str::to_owned)
+    });
+    let address = address.expect("it says where");
+    assert!(address.starts_with("127.0.0.1:"), "{address}");
+    assert_eq!(get(&address, "/healthz").0, 200);
+    let began = Instant::now();
+    let handled = "parti_handler_latency_seconds_count{group=";
+    loop {
+        let (ready, why) = get(&address, "/readyz");
+        let (_, text) = get(&address, "/metrics");
+        if ready == 200 && text.contains(handled) && text.contains("parti_partition_lag{") {
+            break;
+        }
+        assert!(began.elapsed() < PATIENCE, "{ready} {why}{text}");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    worker.kill().expect("it runs");
+    worker.wait().expect("ended");
+}
+
+#[test]
+fn an_address_that_cannot_be_used_is_one_line_and_a_code() {
+    let listening = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let taken = listening.local_addr().expect("bound").to_string();
+    let group = Group::new(1);
+    for address in [taken.as_str(), "127.0.0.1:70000", "nowhere"] {
+        let mut consumer = group.consumer();
+        let ended = consumer
+            .args(["--metrics", address])
+            .output()
+            .expect("runs");
+        let said = String::from_utf8_lossy(&ended.stderr).into_owned();
+        assert_eq!(ended.status.code(), Some(2), "{said}");
+        assert_eq!(said.lines().count(), 1, "{said}");
+        assert!(
+            said.contains("--metrics") && said.contains(address),
+            "{said}"
+        );
+    }
 }

@@ -183,7 +183,77 @@ impl PartialEq for Body {
 
 impl Eq for Body {}
 
-/// A message to hand to the user's handler.
+/// Messages of one partition to hand to the user's handler, one call after the other.
+///
+/// Before each call, whoever makes it looks at the lease, by this worker's own clock, and whether
+/// the run was halted ([`crate::worker::Action::Halt`]); before each but the first, also at how long
+/// the run has lasted. What was not begun then, or not after a call that failed or had to wait, comes
+/// back.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Run {
+    /// Which partition.
+    pub partition: PartitionId,
+    /// Under which epoch they are handled: the fencing token.
+    pub epoch: Epoch,
+    /// The messages, in order. Never none.
+    pub messages: Vec<Message>,
+    /// Which try of the first message this is. For all others it is the first.
+    pub attempt: u32,
+    /// No call begins later than this after the first one.
+    pub within: Duration,
+}
+
+impl Run {
+    /// The call of one of its messages.
+    pub fn job(&self, index: usize) -> Option<Job> {
+        Some(Job {
+            partition: self.partition.clone(),
+            epoch: self.epoch,
+            message: self.messages.get(index)?.clone(),
+            attempt: if index == 0 { self.attempt } else { 1 },
+        })
+    }
+}
+
+/// News of a run. Whoever makes the calls tells at the end, and when it has to wait for a call: what
+/// is done before it, and what was to follow it, must not wait for what is slow.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Ran {
+    /// Its first message; or, after [`Then::GoesOn`], the one that was named there.
+    pub first: Offset,
+    /// So many messages are done, from that one on.
+    pub done: u32,
+    /// What became of the next one.
+    pub then: Then,
+}
+
+impl Ran {
+    /// The news of a run in which only its first message was begun.
+    pub fn one(first: Offset, result: HandlerResult) -> Self {
+        let (done, then) = match result {
+            HandlerResult::Done => (1, Then::Ended),
+            HandlerResult::Failed(error) => (0, Then::Failed(error)),
+            HandlerResult::Panicked(error) => (0, Then::Panicked(error)),
+        };
+        Self { first, done, then }
+    }
+}
+
+/// What became of the next message of a run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Then {
+    /// There is none, or it was not begun: the run is over.
+    Ended,
+    /// This one: its call has to wait. The run ends with it; what was to follow comes back, because
+    /// nothing is kept behind what is slow.
+    GoesOn(Offset),
+    /// The handler returned an error: the run is over.
+    Failed(Arc<str>),
+    /// The handler panicked: the run is over.
+    Panicked(Arc<str>),
+}
+
+/// A message with all that its handler call, or its dead letter, is made of.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Job {
     /// Which partition.
@@ -306,9 +376,10 @@ pub enum SourceRequest {
         /// Comes back in the answer.
         ask: Ask,
     },
-    /// Rewind the durable to the beginning and clear its pending: everything not yet acked comes
-    /// again, in order (work queues only). `Rejected` where the server cannot, or there is no such
-    /// durable. Answer: `Consumer`, with a new identity.
+    /// Make the durable begin anew, with nothing pending. On a work queue at the beginning:
+    /// everything not yet acked comes again, in order; `Rejected` where the server cannot. On any
+    /// other stream at its end: what lies before is read past it. `Rejected` also where there is no
+    /// such durable. Answer: `Consumer`, with a new identity.
     ResetConsumer {
         /// Comes back in the answer.
         ask: Ask,
@@ -350,6 +421,21 @@ pub enum SourceRequest {
         /// The last offset wanted.
         upto: Option<Offset>,
         /// The most messages to answer with.
+        limit: u32,
+    },
+    /// Read the whole stream past the consumer, from `from` up to and with `upto`, and keep what is
+    /// of these partitions, in order; what is of others is dropped. Ends early at the message that is
+    /// the `limit`th of its partition. Answer: `Swept`, possibly fewer than there are.
+    Sweep {
+        /// Comes back in the answer.
+        ask: Ask,
+        /// Which partitions, sorted.
+        partitions: Vec<PartitionId>,
+        /// The first offset to look at.
+        from: Offset,
+        /// The last offset to look at.
+        upto: Offset,
+        /// The most messages of one partition.
         limit: u32,
     },
     /// Turn a start position into a concrete offset, never past the log's end. Answer: `Resolved`.
@@ -426,6 +512,13 @@ pub enum SourceEvent {
         /// The answer.
         result: Result<ReadBatch, SourceError>,
     },
+    /// Messages of several partitions, read past the consumer.
+    Swept {
+        /// Which request.
+        ask: Ask,
+        /// The answer.
+        result: Result<Swath, SourceError>,
+    },
     /// A start position, resolved.
     Resolved {
         /// Which request.
@@ -443,6 +536,8 @@ pub enum SourceEvent {
         partition: PartitionId,
         /// The message.
         message: Message,
+        /// How many messages the durable has not handed out yet, as it counts.
+        pending: u64,
     },
     /// A pull ended: it was answered in full, timed out, or was stopped.
     PullEnded {
@@ -499,6 +594,18 @@ pub struct ReadBatch {
     pub first: Offset,
     /// One past the newest offset, as of this read.
     pub end: Offset,
+}
+
+/// An answer to a sweep.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Swath {
+    /// The messages of the partitions that were asked for, in order.
+    pub messages: Vec<(PartitionId, Message)>,
+    /// Proof of how far the sweep got: between `from` and this offset there is no other message of
+    /// those partitions. A lagging replica that has nothing answers `from` itself.
+    pub next: Offset,
+    /// The oldest offset that retention has kept: whatever was below is gone.
+    pub first: Offset,
 }
 
 /// Named by what the caller does next.

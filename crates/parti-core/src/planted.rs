@@ -99,6 +99,10 @@ mod registry {
         CheckpointLastAcked,
         /// An empty answer counts as proof that there is nothing to read.
         ReaderTrustsEmptyAnswer,
+        /// A sweep also feeds lanes that need what lies before it.
+        SweepReachesBack,
+        /// A durable that was put at the stream's end goes on from there.
+        JumpWithoutSplice,
         /// An over-full lane drops what comes last, and goes on as if it had not come.
         OverflowDropsNewest,
         /// Handlers are called without a look at the lease.
@@ -111,6 +115,8 @@ mod registry {
         KeepServingAfterClose,
         /// A partition that comes back is handled while an old handler call is still running.
         ReopenWhileInFlight,
+        /// A fenced partition's run goes on with its next message.
+        RunOutlivesItsLane,
         /// A work queue's subject is added first, and the consumer rewound afterwards.
         WorkQueueAddBeforeReset,
         /// The leader gives a partition to its new owner before the old one has let go.

@@ -106,6 +106,10 @@ pub struct WorkerRecord {
     /// nothing that they forbid.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub heeds: Revision,
+    /// When the worker itself last wrote this, in milliseconds of its wall clock (for people): who
+    /// ends a silent session leaves it as it is. 0 in a claim, and by workers before this field.
+    #[serde(default)]
+    pub renewed_at: u64,
     /// The writer's mark.
     #[serde(with = "wire::hex_nonce")]
     pub nonce: Nonce,

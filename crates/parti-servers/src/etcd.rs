@@ -7,7 +7,7 @@ use crate::folder::Folder;
 use crate::ports::Port;
 use crate::process::Launch;
 use crate::running::try_thrice;
-use crate::tls::Certificates;
+use crate::tls::{Certificates, Tls};
 use crate::{Error, Kind, Running, http, install};
 
 /// One etcd.
@@ -68,7 +68,7 @@ pub struct Builder {
     root_password: Option<String>,
     reader_password: Option<String>,
     quota: Option<u64>,
-    tls: bool,
+    tls: Tls,
 }
 
 impl Builder {
@@ -93,7 +93,14 @@ impl Builder {
 
     /// Clients must use TLS; see [`ca_certificate`](Running::ca_certificate).
     pub fn tls(mut self) -> Self {
-        self.tls = true;
+        self.tls = Tls::Server;
+        self
+    }
+
+    /// Clients must use TLS and show a certificate; see
+    /// [`client_certificate`](Running::client_certificate).
+    pub fn mutual_tls(mut self) -> Self {
+        self.tls = Tls::Mutual;
         self
     }
 
@@ -111,7 +118,7 @@ impl Builder {
             let mut server = self.prepare()?;
             server.spawn_ready(false)?;
             self.ask_for_passwords(&server)?;
-            if self.tls {
+            if self.tls.is_on() {
                 // Passwords are set without TLS, which we do not speak ourselves.
                 let made = Certificates::make(server.folder())?;
                 server.launch.arguments =
@@ -176,6 +183,10 @@ impl Builder {
         if let Some(made) = certificates {
             arguments.push(format!("--cert-file={}", made.certificate.display()));
             arguments.push(format!("--key-file={}", made.key.display()));
+            if self.tls == Tls::Mutual {
+                arguments.push("--client-cert-auth".to_owned());
+                arguments.push(format!("--trusted-ca-file={}", made.authority.display()));
+            }
         }
         arguments
     }

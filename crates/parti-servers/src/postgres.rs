@@ -13,7 +13,7 @@ use crate::install::{self, PostgresPrograms};
 use crate::ports::Port;
 use crate::process::{Identity, Launch, run};
 use crate::running::try_thrice;
-use crate::tls::Certificates;
+use crate::tls::{Certificates, Tls};
 use crate::{Error, Kind, Running, http};
 
 /// One PostgreSQL.
@@ -106,7 +106,7 @@ impl Running<Postgres> {
 pub struct Builder {
     password: Option<String>,
     settings: Vec<(String, String)>,
-    tls: bool,
+    tls: Tls,
 }
 
 impl Builder {
@@ -124,7 +124,14 @@ impl Builder {
 
     /// Clients must use TLS; see [`ca_certificate`](Running::ca_certificate).
     pub fn tls(mut self) -> Self {
-        self.tls = true;
+        self.tls = Tls::Server;
+        self
+    }
+
+    /// Clients must use TLS and show a certificate; see
+    /// [`client_certificate`](Running::client_certificate).
+    pub fn mutual_tls(mut self) -> Self {
+        self.tls = Tls::Mutual;
         self
     }
 
@@ -192,15 +199,17 @@ impl Builder {
              fsync = off\nfull_page_writes = off\nshared_buffers = 32MB\n",
             port.number()
         ));
-        if self.tls {
+        if self.tls.is_on() {
             let made = Certificates::make(folder)?;
             // It reads only a key that is its own.
             give(&made.key, identity)?;
             give(&made.certificate, identity)?;
+            give(&made.authority, identity)?;
             text.push_str(&format!(
-                "ssl = on\nssl_cert_file = '{}'\nssl_key_file = '{}'\n",
+                "ssl = on\nssl_cert_file = '{}'\nssl_key_file = '{}'\nssl_ca_file = '{}'\n",
                 made.certificate.display(),
-                made.key.display()
+                made.key.display(),
+                made.authority.display()
             ));
         }
         for (name, value) in &self.settings {
@@ -211,10 +220,14 @@ impl Builder {
             None => "trust",
             Some(_) => "scram-sha-256",
         };
-        let host = if self.tls { "hostssl" } else { "host" };
+        let (host, certificate) = match self.tls {
+            Tls::Off => ("host", ""),
+            Tls::Server => ("hostssl", ""),
+            Tls::Mutual => ("hostssl", " clientcert=verify-ca"),
+        };
         write(
             &data.join("pg_hba.conf"),
-            &format!("local all all trust\n{host} all all 127.0.0.1/32 {method}\n"),
+            &format!("local all all trust\n{host} all all 127.0.0.1/32 {method}{certificate}\n"),
         )
     }
 

@@ -87,6 +87,12 @@ impl<K: Kind> Running<K> {
         Some(Certificates::within(self.folder()).authority).filter(|file| file.exists())
     }
 
+    /// A certificate and its key that a client may show, when the server was started with TLS.
+    pub fn client_certificate(&self) -> Option<(PathBuf, PathBuf)> {
+        let made = Certificates::within(self.folder());
+        made.key.exists().then_some((made.certificate, made.key))
+    }
+
     /// What it has written to its log.
     pub fn log(&self) -> String {
         let bytes = std::fs::read(self.launch.log()).unwrap_or_default();

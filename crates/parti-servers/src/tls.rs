@@ -7,11 +7,30 @@ use crate::Error;
 use crate::folder::write;
 use crate::process::{find_program, run};
 
+/// Who shows a certificate.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Tls {
+    /// There is no TLS.
+    #[default]
+    Off,
+    /// The server does.
+    Server,
+    /// The server does, and every client must.
+    Mutual,
+}
+
+impl Tls {
+    pub(crate) fn is_on(self) -> bool {
+        self != Tls::Off
+    }
+}
+
 /// Where the files are.
 #[derive(Clone, Debug)]
 pub(crate) struct Certificates {
-    /// What a client must trust.
+    /// What both sides must trust.
     pub(crate) authority: PathBuf,
+    /// The server's own; it is good for a client too.
     pub(crate) certificate: PathBuf,
     pub(crate) key: PathBuf,
 }
@@ -50,7 +69,7 @@ impl Certificates {
         write(
             &folder.join("server.ext"),
             "subjectAltName=DNS:localhost,IP:127.0.0.1\n\
-             basicConstraints=CA:FALSE\nextendedKeyUsage=serverAuth\n",
+             basicConstraints=CA:FALSE\nextendedKeyUsage=serverAuth,clientAuth\n",
         )?;
         step(
             "x509 -req -in server.csr -CA authority.pem -CAkey authority.key -CAcreateserial \

@@ -413,6 +413,19 @@ impl Facts {
                 self.take_in_write(proc, sent_local, revision, key, old, new);
             }
             Seen::Acted { proc, action, .. } => self.take_in_action(proc, action),
+            Seen::CallBegan { proc, job, .. } => {
+                let Some(partition) = self.setup.index_of(&job.partition) else {
+                    return;
+                };
+                let started = self.now;
+                self.procs[proc].calls.push(Call {
+                    partition,
+                    epoch: job.epoch,
+                    offset: job.message.offset,
+                    key: job.message.key,
+                    started,
+                });
+            }
             Seen::CallEnded {
                 proc,
                 job,
@@ -647,19 +660,6 @@ impl Facts {
 
     fn take_in_action(&mut self, proc: Proc, action: &Action) {
         match action {
-            Action::Handle(job) => {
-                let Some(partition) = self.setup.index_of(&job.partition) else {
-                    return;
-                };
-                let started = self.now;
-                self.procs[proc].calls.push(Call {
-                    partition,
-                    epoch: job.epoch,
-                    offset: job.message.offset,
-                    key: job.message.key,
-                    started,
-                });
-            }
             Action::Report(Report::SessionLost) => {
                 self.procs[proc].ends.push(self.now);
                 self.procs[proc].leading = None;

@@ -36,14 +36,19 @@ impl Machine {
         Self { worker }
     }
 
-    /// Lets the worker handle an event; its actions are appended.
-    pub fn handle(&mut self, now: Time, event: Event, actions: &mut Vec<Action>) {
-        self.worker.handle(now, event, actions);
+    /// Lets the worker handle events that are there together; its actions are appended.
+    pub fn handle(&mut self, now: Time, events: Vec<Event>, actions: &mut Vec<Action>) {
+        self.worker.handle_all(now, events, actions);
     }
 
     /// When the worker wants a tick.
     pub fn next_deadline(&self) -> Time {
         self.worker.next_deadline()
+    }
+
+    /// Until when it may begin to handle messages, by its own clock.
+    pub fn lease_until(&self) -> Time {
+        self.worker.lease_until()
     }
 
     /// The id it holds.

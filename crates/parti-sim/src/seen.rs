@@ -96,6 +96,15 @@ pub enum Seen<'a> {
         /// Which message.
         offset: Offset,
     },
+    /// A handler call began.
+    CallBegan {
+        /// Where it runs.
+        proc: Proc,
+        /// When, by its own clock.
+        local: Time,
+        /// What it handles.
+        job: &'a Job,
+    },
     /// A handler call ended.
     CallEnded {
         /// Where it ran.

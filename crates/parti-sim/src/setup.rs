@@ -153,6 +153,10 @@ impl Setup {
             // A work queue lives by acks.
             config.jetstream.ack = AckMode::Explicit;
         }
+        // From lots of its own, so that what a seed stood for before stays as it was.
+        let mut lots = Rng::new(seed ^ 0x7061_7274_6921_0006);
+        config.jetstream.sweep_partitions = lots.between(1, 8) as u32;
+        config.jetstream.catch_up_after = Duration::from_millis(lots.between(1, 600));
         if class == Class::Mixed && rng.chance(0.06) {
             // Not everybody who may come finds an id.
             let ids = rng.between(initial as u64, machines.len() as u64 - 1);
@@ -185,10 +189,11 @@ impl Setup {
             slow,
             killers,
         };
-        let slowest = if rng.chance(0.3) {
-            200 * MILLI
-        } else {
-            20 * MILLI
+        // Quick ones too: of those, several are handled in one run.
+        let slowest = match rng.below(10) {
+            0..3 => 200 * MILLI,
+            3..7 => 20 * MILLI,
+            _ => MILLI / 2,
         };
         let handlers = Handlers {
             fastest: 0,

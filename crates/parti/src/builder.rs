@@ -26,8 +26,10 @@ use crate::election::{Candidate, ElectionAgent};
 use crate::handler::Handler;
 use crate::hooks::{self, Hooks, Reporter};
 use crate::member::{Member, Running, WorkerError};
+use crate::metrics::{Meters, Metrics, Probe, Timed};
 use crate::partitions::PartitionSource;
 use crate::source::Transport;
+use crate::store::metered::Metered;
 use crate::store::{GroupStore, Store};
 
 /// Settings of a worker or a manager that is to be started; `C` says how it consumes.
@@ -43,6 +45,7 @@ pub struct Builder<C> {
     hooks: Vec<Arc<dyn Hooks>>,
     agent: Option<Arc<dyn ElectionAgent>>,
     clock: Arc<dyn Clock>,
+    metrics: Metrics,
 }
 
 impl<C: fmt::Debug> fmt::Debug for Builder<C> {
@@ -93,6 +96,7 @@ impl<C> Builder<C> {
             hooks: Vec::new(),
             agent: None,
             clock: Arc::new(SystemClock),
+            metrics: Metrics::default(),
         }
     }
 
@@ -139,6 +143,13 @@ impl<C> Builder<C> {
         self
     }
 
+    /// Where its metrics go; by default to the recorder that the process has installed, if it has.
+    #[must_use]
+    pub fn metrics(mut self, metrics: Metrics) -> Self {
+        self.metrics = metrics;
+        self
+    }
+
     #[cfg(test)]
     pub(crate) fn clock(mut self, clock: impl Clock) -> Self {
         self.clock = Arc::new(clock);
@@ -164,7 +175,8 @@ impl<C> Builder<C> {
         self,
         consume: impl FnOnce(&Wiring) -> Consumption,
     ) -> Result<Member, WorkerError> {
-        let store = GroupStore::new(self.store, &self.group)?;
+        // A name that is refused is refused before anything is started.
+        GroupStore::new(self.store.clone(), &self.group)?;
         let lease = Arc::new(Lease::new(self.clock.clone()));
         let (committer, inbox) = commits(lease.clone());
         let (caller, reporter, hooked) = hooks::caller(self.hooks);
@@ -180,21 +192,34 @@ impl<C> Builder<C> {
             committer,
             ..
         } = wiring;
+        let kind = consumption.transport.kind();
+        let meters = self.metrics.recorder().map(|recorder| {
+            let cap = self.config.jetstream.subject_cap;
+            let cap = matches!(kind, SourceKind::Stream(_)).then_some(cap);
+            Arc::new(Meters::new(recorder, &self.group, cap))
+        });
         let mut observers: Vec<Arc<dyn Observer>> = consumption.observer.into_iter().collect();
-        observers.push(Arc::new(match consumption.transport.kind() {
+        observers.push(Arc::new(match kind {
             SourceKind::External => reporter.clone().without_source_trouble(),
             SourceKind::Log | SourceKind::Stream(_) => reporter.clone(),
         }));
         observers.extend(self.observers);
+        observers.extend(meters.clone().map(|meters| meters as Arc<dyn Observer>));
         let (tasks, guard) = Tasks::new();
         let hooks = tasks.spawn(caller.run());
-        let strategy = self
+        let mut strategy = self
             .strategy
             .unwrap_or_else(|| strategy::from_choice(&self.config.strategy));
+        let mut store = self.store;
+        if let Some(meters) = &meters {
+            strategy = Arc::new(Timed::new(strategy, meters.clone()));
+            store = Arc::new(Metered::recording(store, meters.clone()));
+        }
+        let store = GroupStore::new(store, &self.group)?;
         let parts = Parts {
             options: Options {
                 strategy,
-                source: consumption.transport.kind(),
+                source: kind,
                 stream: consumption.stream,
                 preferred: self.preferred,
                 agent: match self.agent {
@@ -212,6 +237,7 @@ impl<C> Builder<C> {
             clock: self.clock,
             commits: inbox,
             lease,
+            probe: meters.map(|meters| Probe::new(meters, &self.metrics)),
         };
         let handles = driver::start(parts, &tasks);
         let candidate = self.agent.map(|agent| {

@@ -18,13 +18,16 @@ pub mod inspect;
 mod manager;
 mod member;
 mod message;
+pub mod metrics;
 #[cfg(feature = "nats")]
 mod nats;
+pub mod operate;
 mod partitions;
 pub mod source;
 #[cfg(feature = "sqlite")]
 mod sqlite;
 pub mod store;
+mod trace;
 mod worker;
 
 pub use async_trait::async_trait;
@@ -35,7 +38,7 @@ pub use election::ElectionAgent;
 pub use handler::{Handler, HandlerError};
 pub use hooks::{AssignmentChange, Failure, Hooks};
 pub use manager::{ConsumerUpdate, ConsumerUpdater, Grant, Manager, ManagerBuilder, Own};
-pub use member::{Assignment, Member, WorkerError};
+pub use member::{Assignment, Member, Readiness, WorkerError};
 pub use message::Message;
 pub use parti_core::config::{Config, StartPosition};
 pub use parti_core::ids::{Epoch, Offset, PartitionId, Term, Version, WorkerId};
@@ -44,6 +47,7 @@ pub use parti_core::worker::{Fatal, Report, State, Trouble};
 pub use partitions::{
     FilePartitions, Partition, PartitionSource, StaticPartitions, StoredPartitions,
 };
+pub use trace::TraceParent;
 pub use worker::{AnySource, FromSource, IntoSource, Worker, WorkerBuilder};
 
 /// The README's examples compile.

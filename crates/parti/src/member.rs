@@ -178,6 +178,15 @@ impl Member {
         assignment.as_deref().cloned().unwrap_or_default()
     }
 
+    /// Whether it is ready, for whoever has to know that from outside, such as a readiness probe.
+    pub fn readiness(&self) -> Readiness {
+        let running = self.running.as_ref();
+        Readiness {
+            status: running.map(|running| running.handles.status.clone()),
+            committer: self.committer.clone(),
+        }
+    }
+
     /// Waits for a state; also ends when the member does, with the reason.
     pub async fn wait_for(&self, state: State) -> Result<(), WorkerError> {
         wait(self.watch()?, |status| status.state == state).await
@@ -247,6 +256,42 @@ impl Member {
             limit,
             state: last(&status),
         })
+    }
+}
+
+/// Tells whether a member is ready, as long as anybody asks.
+#[derive(Clone)]
+pub struct Readiness {
+    /// None: it was stopped before.
+    status: Option<watch::Receiver<Status>>,
+    committer: Committer,
+}
+
+impl fmt::Debug for Readiness {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Readiness({:?})", self.not_ready())
+    }
+}
+
+impl Readiness {
+    /// Whether it has its assignment, and a live lease.
+    pub fn is_ready(&self) -> bool {
+        self.not_ready().is_none()
+    }
+
+    /// Why it is not ready; none if it is.
+    pub fn not_ready(&self) -> Option<&'static str> {
+        let status = self.status.as_ref().map(|status| status.borrow());
+        match status {
+            None => Some("the worker was stopped"),
+            Some(status) if status.end.is_some() => Some("the worker has ended"),
+            Some(status) if status.state == State::Shutdown => Some("the worker is stopping"),
+            Some(status) if status.assignment.is_none() => Some("the worker has no assignment yet"),
+            Some(_) if !self.committer.lease_is_alive() => {
+                Some("the worker's lease has lapsed: the store is not reached")
+            }
+            Some(_) => None,
+        }
     }
 }
 

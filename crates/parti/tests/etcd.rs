@@ -322,3 +322,29 @@ async fn foreign_keys_are_passed_over_and_lists_have_many_pages() {
     let at_zero = store.update("absent", Revision(0), "x").await;
     assert_eq!(at_zero, Err(Error::Conflict { current: None }));
 }
+
+#[tokio::test]
+async fn certificates_are_checked_on_both_sides() {
+    let server = Server::builder().tls().start();
+    let ca = server.ca_certificate().expect("there");
+    let url = format!("etcd://{}?ca={}", server.address(), ca.display());
+    let store = Etcd::open(&url).await.expect("the right authority");
+    store.create("a", "1").await.expect("created");
+    let stranger = format!("etcd://{}?tls=true", server.address());
+    assert!(
+        Etcd::open(&stranger).await.is_err(),
+        "nobody vouches for it"
+    );
+
+    let server = Server::builder().mutual_tls().start();
+    let ca = server.ca_certificate().expect("there");
+    let (cert, key) = server.client_certificate().expect("there");
+    let without = format!("etcd://{}?ca={}", server.address(), ca.display());
+    let url = format!("{without}&cert={}&key={}", cert.display(), key.display());
+    let store = Etcd::open(&url).await.expect("the right certificate");
+    store.create("a", "1").await.expect("created");
+    assert!(
+        Etcd::open(&without).await.is_err(),
+        "it shows no certificate"
+    );
+}

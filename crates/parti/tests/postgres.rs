@@ -422,66 +422,39 @@ async fn what_is_acknowledged_survives_even_if_the_server_is_set_to_be_careless(
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_server_is_checked_by_its_certificate() {
-    let server = Server::start();
-    let (url, admin) = (server.url(), sql(&server.url_of_superuser()).await);
-    // The server writes the files itself: they have to be its own, and closed to others.
-    let row = admin.query_one("SELECT current_setting('data_directory')", &[]);
-    let folder: String = row.await.expect("a folder").get(0);
-    for (name, pem) in [
-        ("server.crt", include_str!("tls/server.pem")),
-        ("server.key", include_str!("tls/server.key")),
-    ] {
-        let write = format!(
-            "COPY (SELECT unnest(string_to_array('{}', chr(10)))) TO PROGRAM 'umask 077; cat > {folder}/{name}'",
-            pem.trim()
-        );
-        admin.batch_execute(&write).await.expect("written");
-    }
-    admin
-        .batch_execute("ALTER SYSTEM SET ssl = on")
-        .await
-        .expect("set");
-    admin
-        .batch_execute("SELECT pg_reload_conf()")
-        .await
-        .expect("reloaded");
-
-    let ca = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/tls/ca.pem");
-    let checked = format!("{url}?sslmode=require&ca={ca}");
-    // Reloading is not awaited by anyone but us.
-    let opened = async {
-        loop {
-            match Postgres::open(&checked).await {
-                Err(error) if error.to_string().contains("offers no TLS") => {
-                    tokio::task::yield_now().await;
-                }
-                other => break other,
-            }
-        }
-    };
-    let opened = tokio::time::timeout(HANG, opened).await.expect("in time");
-    let store = opened.expect("a server with the right certificate");
+    let server = Server::builder().tls().start();
+    let (url, ca) = (server.url(), server.ca_certificate().expect("there"));
+    let checked = format!("{url}?sslmode=require&ca={}", ca.display());
+    let store = Postgres::open(&checked).await;
+    let store = store.expect("a server with the right certificate");
     let mut watch = store.watch(Scope::Under("w/".into()));
     assert_eq!(next(&mut watch).await, Change::Synced);
     store.create("w/a", "1").await.expect("created");
     assert!(matches!(next(&mut watch).await, Change::Put(_)));
-    let row = admin
-        .query_one(
-            "SELECT count(*), count(*) FILTER (WHERE ssl) FROM pg_stat_ssl
-               JOIN pg_stat_activity USING (pid) WHERE application_name = 'parti'",
-            &[],
-        )
-        .await
-        .expect("statistics");
-    assert_eq!((row.get::<_, i64>(0), row.get::<_, i64>(1)), (2, 2));
 
     // The system knows nobody who signed this certificate.
     let why = rejected(Postgres::open(&format!("{url}?sslmode=require")).await);
     assert!(why.contains("TLS") || why.contains("certificate"), "{why}");
+    let unchecked = Postgres::open(&format!("{url}?sslmode=prefer")).await;
+    unchecked.expect("encrypted, and nobody is checked");
+    rejected(Postgres::open(&format!("{url}?sslmode=disable")).await);
+    let plain = Server::start();
     for mode in ["prefer", "disable"] {
-        let url = format!("{url}?sslmode={mode}");
+        let url = format!("{}?sslmode={mode}", plain.url());
         Postgres::open(&url).await.expect(mode);
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_asks_for_a_certificate_gets_it() {
+    let server = Server::builder().mutual_tls().start();
+    let ca = server.ca_certificate().expect("there");
+    let (cert, key) = server.client_certificate().expect("there");
+    let without = format!("{}?sslmode=require&ca={}", server.url(), ca.display());
+    let url = format!("{without}&cert={}&key={}", cert.display(), key.display());
+    let store = Postgres::open(&url).await.expect("the right certificate");
+    store.create("a", "1").await.expect("created");
+    rejected(Postgres::open(&without).await);
 }
 
 /// Whoever keeps a row locked holds up the writes to that row, and nothing else.

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use clap::ValueEnum;
+use parti::metrics::Endpoint;
 use parti::source::JetStream;
 use parti::{
     AnySource, Config, FilePartitions, Handler, HandlerError, IntoSource, Message, Observer,
@@ -19,6 +20,7 @@ use tokio::process::Command;
 use tokio::sync::{mpsc, watch};
 
 use crate::exit::{CODES, Failure};
+use crate::flags;
 use crate::lines::{LineSender, Lines, timed};
 use crate::places;
 use crate::signals::Endings;
@@ -80,6 +82,13 @@ pub struct Args {
     /// PARTI_KEY, PARTI_ATTEMPT in its environment; another exit code than 0 is a failed message
     #[arg(long, value_name = "COMMAND")]
     exec: Option<String>,
+    /// Serve /metrics, /healthz and /readyz here; a port alone is one of 127.0.0.1, and 0 is any
+    /// that is free
+    #[arg(long, value_name = "HOST:PORT")]
+    metrics: Option<String>,
+    /// How many partitions have a lag of their own in the metrics; the others are summed up
+    #[arg(long, value_name = "N", default_value_t = 1000, requires = "metrics")]
+    metrics_partitions: usize,
     /// What to print
     #[arg(short, long, value_enum, default_value_t)]
     output: Output,
@@ -99,6 +108,7 @@ enum Output {
 pub async fn run(args: Args) -> Result<(), Failure> {
     let mut endings = Endings::catch()?;
     let config = settings(&args)?;
+    let endpoint = endpoint(&args).await?;
     let (source, partitions) = source(&args).await?;
     let store = places::store(&args.store).await?;
     let (failed, mut failure) = watch::channel(None);
@@ -123,6 +133,10 @@ pub async fn run(args: Args) -> Result<(), Failure> {
         if let Some(number) = args.number {
             builder = builder.preferred_number(number);
         }
+        if let Some(endpoint) = &endpoint {
+            let metrics = endpoint.metrics();
+            builder = builder.metrics(metrics.partition_series(args.metrics_partitions));
+        }
         let start = builder.start(handler);
         tokio::select! {
             started = start => started?,
@@ -139,6 +153,9 @@ pub async fn run(args: Args) -> Result<(), Failure> {
             }
         }
     };
+    if let Some(endpoint) = &endpoint {
+        endpoint.ready_when(worker.readiness());
+    }
     let asked = tokio::select! {
         ended = worker.ended() => Some(ended),
         () = endings.next() => None,
@@ -171,6 +188,22 @@ pub async fn run(args: Args) -> Result<(), Failure> {
     why.map_or(Ok(()), |why| Err(Failure::failed(why)))
 }
 
+/// Metrics, health and readiness, if they are asked for.
+async fn endpoint(args: &Args) -> Result<Option<Endpoint>, Failure> {
+    let Some(given) = &args.metrics else {
+        return Ok(None);
+    };
+    let port = given.strip_prefix(':').unwrap_or(given);
+    let address = match port.parse::<u16>() {
+        Ok(port) => format!("127.0.0.1:{port}"),
+        Err(_) => given.clone(),
+    };
+    let endpoint = Endpoint::open(address).await;
+    let endpoint = endpoint.map_err(|error| Failure::usage(format!("--metrics: {error}")))?;
+    eprintln!("metrics: http://{}/metrics", endpoint.address());
+    Ok(Some(endpoint))
+}
+
 /// Waits until going on makes no sense, and says why.
 async fn fatal(failure: &mut watch::Receiver<Option<String>>) -> String {
     match failure.wait_for(Option::is_some).await {
@@ -191,13 +224,7 @@ fn settings(args: &Args) -> Result<Config, Failure> {
         given["coordination"] = json!(coordination);
     }
     if let Some(start) = &args.start {
-        let start = match start.as_str() {
-            "latest" | "earliest" => json!(start),
-            text => match text.parse::<u64>() {
-                Ok(offset) => json!({ "offset": offset }),
-                Err(_) => json!({ "time": text }),
-            },
-        };
+        let start = flags::start_value(start);
         given["processing"] = json!({ "start": start });
     }
     let flags = Config::from_tree(&given).map_err(|problems| {

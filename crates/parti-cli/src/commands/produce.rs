@@ -12,6 +12,7 @@ use tokio::io::{AsyncBufRead, AsyncBufReadExt, BufReader};
 use tokio::time::Instant;
 
 use crate::exit::{CODES, Failure};
+use crate::flags;
 use crate::lines::print;
 use crate::places;
 use crate::progress;
@@ -49,7 +50,7 @@ pub struct Args {
     #[arg(long, value_name = "PER-SECOND")]
     rate: Option<u32>,
     /// For how long to make up messages
-    #[arg(long = "for", value_name = "DURATION", requires = "rate", default_value = "10s", value_parser = places::duration)]
+    #[arg(long = "for", value_name = "DURATION", requires = "rate", default_value = "10s", value_parser = flags::duration)]
     duration: Duration,
 }
 

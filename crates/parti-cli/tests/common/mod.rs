@@ -107,6 +107,11 @@ impl Group {
         group
     }
 
+    /// Where everything is.
+    pub fn folder(&self) -> &Path {
+        self.folder.path()
+    }
+
     /// Appends so many messages.
     pub fn produce(&mut self, count: u64) {
         self.produce_with(count, "");

@@ -9,6 +9,9 @@
 //!   token, and no other placeholder beside it.
 //! - A token holds at most one placeholder, possibly with text around it (`x{0}`): in `{0}-{1}`
 //!   nobody could tell where one key ends.
+//! - `*` stands for any one token, `>` at the end for one or more. A partition then has many
+//!   subjects, as where a server computes its number: `orders.{0}.*` of
+//!   `orders.{{partition(12,1)}}.{{wildcard(1)}}`. What these stand for is the message's key.
 
 use std::fmt;
 
@@ -35,13 +38,19 @@ pub struct Template {
 enum Shape {
     /// `before.{id}.after`, each with its dot, or empty.
     WholeId { before: String, after: String },
-    /// One entry per token.
-    Keys { tokens: Vec<Token>, count: usize },
+    /// One entry per token. `open`: one or more tokens follow.
+    Keys {
+        tokens: Vec<Token>,
+        count: usize,
+        open: bool,
+    },
 }
 
 #[derive(Clone, PartialEq, Eq)]
 enum Token {
     Literal(String),
+    /// Whatever it is.
+    Any,
     Key {
         before: String,
         index: usize,
@@ -52,6 +61,8 @@ enum Token {
 /// What a token of the text holds.
 enum Parsed {
     Literal,
+    Any,
+    Rest,
     Key(Token),
     WholeId,
 }
@@ -74,9 +85,15 @@ impl Template {
         }
         let mut tokens = Vec::new();
         let mut whole_id = None;
+        let mut open = false;
         for (i, part) in text.split('.').enumerate() {
+            if open {
+                return refuse("has something after >".into(), "use > as the last token");
+            }
             match parse_token(text, part)? {
                 Parsed::Literal => tokens.push(Token::Literal(part.to_owned())),
+                Parsed::Any => tokens.push(Token::Any),
+                Parsed::Rest => open = true,
                 Parsed::Key(token) => tokens.push(token),
                 Parsed::WholeId if whole_id.is_none() => whole_id = Some(i),
                 Parsed::WholeId => return refuse("holds {id} twice".into(), "use it once"),
@@ -88,6 +105,12 @@ impl Template {
                 return refuse(
                     "mixes {id} with single keys".into(),
                     "use {id} alone, or {0}, {1}, …",
+                );
+            }
+            Some(_) if open || tokens.contains(&Token::Any) => {
+                return refuse(
+                    "mixes {id} with wildcards, so nobody could tell where the keys end".into(),
+                    "name each key, as in dc.{0}.{1}.*",
                 );
             }
             Some(_) => {
@@ -113,7 +136,11 @@ impl Template {
                         "name every key at least once",
                     );
                 }
-                Shape::Keys { tokens, count }
+                Shape::Keys {
+                    tokens,
+                    count,
+                    open,
+                }
             }
         };
         Ok(Self {
@@ -127,11 +154,24 @@ impl Template {
         &self.text
     }
 
-    /// The subject of a partition. No two partitions have the same one.
+    /// Whether a partition has one subject only, so that one can publish to it.
+    pub fn is_exact(&self) -> bool {
+        match &self.shape {
+            Shape::WholeId { .. } => true,
+            Shape::Keys { tokens, open, .. } => !open && !tokens.contains(&Token::Any),
+        }
+    }
+
+    /// The subject of a partition, or the filter of all its subjects where the template has
+    /// wildcards. No two partitions share a subject.
     pub fn subject(&self, partition: &Partition) -> Result<String, Problem> {
         let subject = match &self.shape {
             Shape::WholeId { before, after } => format!("{before}{}{after}", partition.id),
-            Shape::Keys { tokens, count } => {
+            Shape::Keys {
+                tokens,
+                count,
+                open,
+            } => {
                 if partition.keys.len() != *count {
                     return Err(Problem::new(
                         "keys",
@@ -144,11 +184,9 @@ impl Template {
                         "give all partitions the keys that the template names, or use {id}",
                     ));
                 }
-                let parts: Vec<String> = tokens
-                    .iter()
-                    .map(|token| token.render(&partition.keys))
-                    .collect();
-                parts.join(".")
+                let parts = tokens.iter().map(|token| token.render(&partition.keys));
+                let rest = open.then(|| ">".to_owned());
+                parts.chain(rest).collect::<Vec<_>>().join(".")
             }
         };
         if subject.len() > MAX_SUBJECT {
@@ -170,7 +208,11 @@ impl Template {
                     .strip_prefix(before.as_str())?
                     .strip_suffix(after.as_str())?,
             ),
-            Shape::Keys { tokens, count } => {
+            Shape::Keys {
+                tokens,
+                count,
+                open,
+            } => {
                 let mut keys: Vec<Option<String>> = vec![None; *count];
                 let mut parts = subject.split('.');
                 for token in tokens {
@@ -178,6 +220,8 @@ impl Template {
                     match token {
                         Token::Literal(text) if text == part => {}
                         Token::Literal(_) => return None,
+                        Token::Any if part.is_empty() => return None,
+                        Token::Any => {}
                         Token::Key {
                             before,
                             index,
@@ -198,16 +242,35 @@ impl Template {
                 let keys: Vec<String> = keys.into_iter().collect::<Option<_>>()?;
                 // Too long together for an id: no partition has these keys.
                 let id_len: usize = keys.iter().map(|key| escape(key).len() + 1).sum();
-                (parts.next().is_none() && id_len <= MAX_ID + 1).then_some(keys)
+                (parts.next().is_some() == *open && id_len <= MAX_ID + 1).then_some(keys)
             }
         }
+    }
+
+    /// What the wildcards stand for in a subject of some partition, joined by dots; `None` where
+    /// the template has none.
+    pub fn key_of(&self, subject: &str) -> Option<String> {
+        let Shape::Keys { tokens, open, .. } = &self.shape else {
+            return None;
+        };
+        let wild = |index: usize| {
+            tokens
+                .get(index)
+                .map_or(*open, |token| *token == Token::Any)
+        };
+        let parts = subject.split('.').enumerate();
+        let key: Vec<&str> = parts
+            .filter(|(at, _)| wild(*at))
+            .map(|(_, part)| part)
+            .collect();
+        (!key.is_empty()).then(|| key.join("."))
     }
 }
 
 impl Token {
     fn index(&self) -> Option<usize> {
         match self {
-            Token::Literal(_) => None,
+            Token::Literal(_) | Token::Any => None,
             Token::Key { index, .. } => Some(*index),
         }
     }
@@ -215,6 +278,7 @@ impl Token {
     fn render(&self, keys: &[String]) -> String {
         match self {
             Token::Literal(text) => text.clone(),
+            Token::Any => "*".to_owned(),
             Token::Key {
                 before,
                 index,
@@ -235,13 +299,18 @@ fn parse_token(text: &str, token: &str) -> Result<Parsed, Problem> {
             "remove leading, trailing and doubled dots",
         );
     }
+    match token {
+        "*" => return Ok(Parsed::Any),
+        ">" => return Ok(Parsed::Rest),
+        _ => {}
+    }
     if let Some(bad) = token
         .chars()
         .find(|&c| !c.is_ascii_graphic() || c == '*' || c == '>')
     {
         return refuse(
             format!("contains '{}'", crate::problem::shown(&bad.to_string())),
-            "use printable ASCII without spaces and wildcards",
+            "use printable ASCII without spaces; * and > only as tokens of their own",
         );
     }
     let Some((before, rest)) = token.split_once('{') else {
@@ -355,8 +424,13 @@ mod tests {
             ("a..{0}", "empty token"),
             (".{0}", "empty token"),
             ("{0}.", "empty token"),
-            ("a.*.{0}", "contains '*'"),
-            ("{0}.>", "contains '>'"),
+            ("a*.{0}", "contains '*'"),
+            ("{0}.x>", "contains '>'"),
+            ("{0}.>.x", "after >"),
+            ("a.*", "no placeholder"),
+            ("{id}.*", "{id} with wildcards"),
+            ("a.{id}.>", "{id} with wildcards"),
+            ("*.{1}", "leaves out {0}"),
             ("a b.{0}", "contains ' '"),
             ("a\n.{0}", "contains '\\n'"),
             ("ü.{0}", "contains 'ü'"),
@@ -423,6 +497,34 @@ mod tests {
         }
         assert_eq!(any.partition_of("dc.done"), None);
         assert_eq!(any.partition_of("dc..done"), None);
+    }
+
+    #[test]
+    fn wildcards_leave_room_for_the_messages_key() {
+        for (text, filter, subject, key) in [
+            ("o.{0}.*", "o.7.*", "o.7.ann", "ann"),
+            ("o.*.p{0}", "o.*.p7", "o.ann.p7", "ann"),
+            ("{0}.>", "7.>", "7.a.b", "a.b"),
+            ("*.x.{0}.>", "*.x.7.>", "a.x.7.b.c", "a.b.c"),
+        ] {
+            let template = Template::parse(text).expect("valid");
+            assert!(!template.is_exact());
+            let made = template.subject(&partition(&["7"])).expect("one key");
+            assert_eq!(made, filter);
+            let keys = Some(vec!["7".to_owned()]);
+            assert_eq!(template.partition_of(subject), keys, "{text}");
+            assert_eq!(template.partition_of(filter), keys, "a filter is its own");
+            assert_eq!(template.key_of(subject).as_deref(), Some(key));
+        }
+        let template = Template::parse("o.{0}.*").expect("valid");
+        for nobodys in ["o.7", "o.7.", "o.7.a.b", "x.7.a", "o..a"] {
+            assert_eq!(template.partition_of(nobodys), None, "{nobodys}");
+        }
+        let open = Template::parse("o.{0}.>").expect("valid");
+        assert_eq!(open.partition_of("o.7"), None);
+        let exact = Template::parse("o.{0}").expect("valid");
+        assert!(exact.is_exact());
+        assert_eq!(exact.key_of("o.7"), None);
     }
 
     #[test]

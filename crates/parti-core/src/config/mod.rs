@@ -241,6 +241,11 @@ settings! {
         pub initial_batch: u32 = 50,
         /// Pulling stops at this share of `max_ack_pending`.
         pub backpressure: f64 = 0.8,
+        /// From so many partitions with a backlog on, one read of the whole stream serves them all.
+        pub sweep_partitions: u32 = 16,
+        /// A consumer that would need longer than this for what is pending is put at the stream's
+        /// end, and what it has not delivered is read past it (limits retention only).
+        pub catch_up_after: Duration = secs(3),
     }
 }
 

@@ -237,6 +237,13 @@ impl Config {
             ("jetstream.max_ack_pending", u64::from(own.max_ack_pending)),
             ("jetstream.initial_batch", u64::from(own.initial_batch)),
         );
+        rules.range(
+            "jetstream.sweep_partitions",
+            u64::from(own.sweep_partitions),
+            1,
+            1_000_000,
+        );
+        rules.some_time("jetstream.catch_up_after", own.catch_up_after);
         rules.must(
             &["jetstream.backpressure"],
             own.backpressure > 0.0 && own.backpressure <= 1.0,

@@ -52,7 +52,8 @@ impl Batch {
         self.handled += 1;
     }
 
-    /// Looks at the throughput: grows or shrinks by at most a factor of two per sample.
+    /// Looks at the throughput: grows or shrinks by at most a factor of two per sample. A batch that
+    /// is handled sooner than that is a sample, too: after a standstill the way up is short.
     pub(crate) fn sample(&mut self, now: Time, held: usize) {
         let Some(since) = self.since else {
             if held > 0 {
@@ -61,7 +62,7 @@ impl Batch {
             return;
         };
         let elapsed = now.since(since);
-        if elapsed < SAMPLE {
+        if elapsed < SAMPLE && self.handled < self.size {
             return;
         }
         let worth = f64::from(self.handled) * WORTH.as_secs_f64() / elapsed.as_secs_f64();
@@ -114,6 +115,22 @@ mod tests {
             batch.sample(now, 50);
         }
         assert_eq!(batch.size(), 4, "four a second are worth four");
+    }
+
+    #[test]
+    fn after_a_standstill_it_grows_with_every_batch() {
+        let mut batch = batch();
+        for step in 0..20 {
+            batch.sample(Time(0) + SAMPLE * step, 50);
+        }
+        assert_eq!(batch.size(), 1);
+        let mut now = Time(0) + SAMPLE * 20;
+        for _ in 0..9 {
+            (0..batch.size()).for_each(|_| batch.handled());
+            now = now + Duration::from_millis(1);
+            batch.sample(now, 50);
+        }
+        assert_eq!(batch.size(), 400);
     }
 
     #[test]

@@ -37,6 +37,8 @@ pub struct UpdateCounters {
     pub added: u64,
     /// Subjects removed by updates that were answered well.
     pub removed: u64,
+    /// Updates that mended a consumer which somebody else had changed, deleted or recreated.
+    pub drift_repaired: u64,
 }
 
 /// After so many failures in a row the worker counts as degraded.
@@ -55,6 +57,8 @@ pub(crate) struct Planner {
     in_flight: Option<(Ask, BTreeSet<PartitionId>)>,
     /// Not before this time: minimum interval, or backoff after a failure.
     not_before: Time,
+    /// Somebody else changed the consumer, and that is not mended yet.
+    drifted: bool,
     failures: u32,
     last_error: String,
     backoff: Backoff,
@@ -72,6 +76,7 @@ impl Planner {
             sure: BTreeSet::new(),
             in_flight: None,
             not_before: Time::ZERO,
+            drifted: false,
             failures: 0,
             last_error: String::new(),
             backoff: Backoff::new(
@@ -108,10 +113,21 @@ impl Planner {
         }
     }
 
-    /// The consumer is not what the last answer said: it was recreated or edited by someone else.
+    /// What the consumer is like now is not known.
     pub(crate) fn forget_answer(&mut self) {
         self.answered = None;
         self.sure.clear();
+    }
+
+    /// The consumer is not what the last answer said: it was recreated or edited by someone else.
+    pub(crate) fn found_drift(&mut self) {
+        self.forget_answer();
+        self.drifted = true;
+    }
+
+    /// How many subjects the last good update asked for.
+    pub(crate) fn subjects(&self) -> u64 {
+        self.last_good.len() as u64
     }
 
     /// Whether the consumer delivers this partition for sure.
@@ -255,6 +271,7 @@ impl Planner {
         // A deletion on the way to what is wanted says nothing about whether that can be had.
         if !sent.is_empty() || self.wanted.is_empty() {
             self.failures = 0;
+            self.counters.drift_repaired += u64::from(std::mem::take(&mut self.drifted));
         }
         self.backoff.reset();
         self.sure = sent.clone();
@@ -340,6 +357,34 @@ mod tests {
         assert_eq!(planner.counters.skipped, 1);
         assert!(!planner.is_due(Time(1) + INTERVAL));
         assert_eq!(planner.next_deadline(), Time::NEVER);
+    }
+
+    #[test]
+    fn drift_counts_as_repaired_once_an_update_lands() {
+        let (mut planner, mut rng) = planner();
+        planner.want(&p("a"));
+        let _ = planner.send(Time(1), Ask(1));
+        planner.answer(Time(1), Ask(1), None, &mut rng);
+        assert_eq!(
+            (planner.subjects(), planner.counters.drift_repaired),
+            (1, 0)
+        );
+        planner.found_drift();
+        let mut now = Time(1) + INTERVAL;
+        let _ = planner.send(now, Ask(2));
+        planner.answer(now, Ask(2), Some("no".into()), &mut rng);
+        assert_eq!(planner.counters.drift_repaired, 0, "it failed");
+        now = planner.next_deadline();
+        let _ = planner.send(now, Ask(3));
+        planner.answer(now, Ask(3), None, &mut rng);
+        assert_eq!(planner.counters.drift_repaired, 1);
+        planner.want(&p("b"));
+        let _ = planner.send(now + INTERVAL, Ask(4));
+        planner.answer(now + INTERVAL, Ask(4), None, &mut rng);
+        assert_eq!(
+            planner.counters.drift_repaired, 1,
+            "an update like any other"
+        );
     }
 
     #[test]

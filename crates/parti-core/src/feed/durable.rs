@@ -13,6 +13,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use crate::config::{AckMode, Config};
+use crate::feed::FeedNumbers;
 use crate::feed::batch::Batch;
 use crate::feed::consumer::Planner;
 use crate::ids::PartitionId;
@@ -118,7 +119,7 @@ impl Durable {
         self.expected = delivery.sequence + 1;
         if delivery.consumer > self.identity {
             self.begin_life(delivery.consumer, delivery.sequence);
-            self.planner.forget_answer();
+            self.planner.found_drift();
             return Arrival::Foreign;
         }
         if delivery.sequence == expected || planted!(IgnoreSequenceGap) {
@@ -357,12 +358,21 @@ impl Durable {
             return News::Sound;
         }
         if state.identity != self.identity || !state.as_wanted {
-            self.planner.forget_answer();
+            self.planner.found_drift();
             return News::Foreign;
         }
         self.note_owed(now, state.delivered);
         self.looked = true;
         News::Sound
+    }
+
+    /// For metrics.
+    pub(crate) fn numbers(&self) -> FeedNumbers {
+        FeedNumbers {
+            updates: self.planner.counters,
+            subjects: self.planner.subjects(),
+            unacked: self.held.len() as u64,
+        }
     }
 
     /// When to look again, after now.

@@ -5,21 +5,26 @@
 //!  Delivered ──sequence in order──▶ the lane's tail ──▶ lane        (no lane: acked at once)
 //!      └──gap, step back, other durable, reconnect──▶ every lane needs a new base
 //!  Read (next, base] ──▶ lane, until the answer proves that the base was passed
+//!      └──more there, in many lanes──▶ Sweep: one read of the whole stream for all of them
+//!  durable too slow for what is pending ──▶ put at the stream's end, every lane needs a new base
 //! ```
 //!
 //! The checkpoint is the truth; acks are flow control.
+
+mod reading;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use crate::config::Config;
 use crate::feed::backoff::Backoff;
-use crate::feed::consumer::UpdateCounters;
 use crate::feed::durable::{Arrival, Durable, News};
+use crate::feed::pace::Pace;
 use crate::feed::splice::{Base, Splice};
-use crate::feed::{Context, Feed};
+use crate::feed::sweep::Choice;
+use crate::feed::{Context, Feed, FeedNumbers};
 use crate::ids::{Offset, PartitionId};
-use crate::io::{Ask, Message, ReadBatch, SourceError, SourceEvent, SourceRequest};
+use crate::io::{Ask, ConsumerState, Message, SourceError, SourceEvent, SourceRequest};
 use crate::lane::map::LaneMap;
 use crate::lane::outbox::Delivery;
 use crate::lane::{LaneNote, Opening};
@@ -49,14 +54,38 @@ pub(crate) struct Limits {
     low_heads: u32,
     /// Nothing was pulled for a while: retention may have overtaken what waited, unseen.
     lapsed: bool,
+    /// Lanes that may want a read.
+    behind: BTreeSet<PartitionId>,
+    /// Lanes of which the last read left something: many of them are read by one sweep.
+    deep: BTreeSet<PartitionId>,
     reads: BTreeMap<Ask, PartitionId>,
+    /// First reads in flight.
+    probes: BTreeSet<Ask>,
+    sweep: Option<(Ask, Choice)>,
+    sweep_not_before: Time,
+    sweep_backoff: Backoff,
+    /// Sweeps that brought nothing, in a row.
+    sweep_failures: u32,
+    sweep_partitions: u32,
+    pace: Pace,
+    jump: Jump,
     retry: (Duration, Duration),
     rng: Rng,
+}
+
+/// The way of a durable that is too slow to the stream's end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Jump {
+    Rest,
+    /// No pull may be open meanwhile: what it brings would be of nobody knows which life.
+    Stopping,
+    Asked(Ask),
 }
 
 impl Limits {
     pub(crate) fn new(config: &Config, rng: Rng) -> Self {
         let retry = (Duration::from_millis(50), config.retry.max_delay);
+        let jetstream = &config.jetstream;
         Self {
             durable: Durable::new(config),
             splices: BTreeMap::new(),
@@ -68,7 +97,17 @@ impl Limits {
             seen: Offset(0),
             low_heads: 0,
             lapsed: false,
+            behind: BTreeSet::new(),
+            deep: BTreeSet::new(),
             reads: BTreeMap::new(),
+            probes: BTreeSet::new(),
+            sweep: None,
+            sweep_not_before: Time::ZERO,
+            sweep_backoff: Backoff::new(retry.0, retry.1),
+            sweep_failures: 0,
+            sweep_partitions: jetstream.sweep_partitions,
+            pace: Pace::new(jetstream.catch_up_after, jetstream.sweep_partitions),
+            jump: Jump::Rest,
             retry,
             rng,
         }
@@ -80,6 +119,7 @@ impl Limits {
         delivery: Delivery,
         partition: &PartitionId,
         message: Message,
+        pending: u64,
     ) {
         match self.durable.arrive(delivery) {
             Arrival::Stale => return,
@@ -87,6 +127,7 @@ impl Limits {
             Arrival::Gap => self.gap(cx),
             Arrival::Foreign => self.filter_is_unknown(cx),
         }
+        self.pace.delivered(cx.now, message.offset, pending);
         self.seen = self.seen.max(message.offset);
         let kept = self
             .splices
@@ -195,7 +236,7 @@ impl Limits {
                 && next > last.next()
             {
                 let (end, partition) = (last.next(), partition.clone());
-                cx.lanes.halt(&partition);
+                cx.lanes.halt(&partition, cx.out);
                 cx.out.note(LaneNote::Trouble(Trouble::LogWentBack {
                     partition,
                     end,
@@ -225,10 +266,8 @@ impl Limits {
                 self.need_head.insert(partition.clone());
             }
         }
-        let LaneMap { rules, .. } = &*cx.lanes;
-        let lane_buffer = rules.lane_buffer;
         let room = match cx.lanes.open(partition) {
-            Some(serving) => serving.room(rules),
+            Some(serving) => serving.room(&cx.lanes.rules),
             None => return,
         };
         let Some(serving) = cx.lanes.open_mut(partition) else {
@@ -237,93 +276,10 @@ impl Limits {
         if splice.hand_over(serving, room, cx.out) {
             cx.out.wake(partition);
         }
-        let Some(upto) = splice.to_read(serving.next()) else {
-            return;
-        };
-        let enough_room = room > 0 && (room >= lane_buffer / 2 || serving.is_empty());
-        if splice.reading.is_some() || splice.retry_at > cx.now || !enough_room {
-            return;
-        }
-        if self.reads.len() >= OPEN_READS {
-            self.dirty.insert(partition.clone());
-            return;
-        }
-        let ask = cx.out.ask();
-        splice.reading = Some(ask);
-        self.reads.insert(ask, partition.clone());
-        cx.out.source(SourceRequest::Read {
-            ask,
-            partition: partition.clone(),
-            from: serving.next(),
-            upto: Some(upto),
-            limit: u32::try_from(room).unwrap_or(u32::MAX),
-        });
-    }
-
-    fn read_answered(
-        &mut self,
-        cx: &mut Context<'_>,
-        ask: Ask,
-        result: Result<ReadBatch, SourceError>,
-    ) {
-        let Some(partition) = self.reads.remove(&ask) else {
-            return;
-        };
-        let Some(splice) = self.splices.get_mut(&partition) else {
-            return;
-        };
-        if splice.reading.take_if(|asked| *asked == ask).is_none() {
-            return;
-        }
-        self.dirty.insert(partition.clone());
-        let LaneMap { rules, .. } = &*cx.lanes;
-        let room = cx.lanes.open(&partition).map_or(0, |s| s.room(rules));
-        let Some(serving) = cx.lanes.open_mut(&partition) else {
-            return;
-        };
-        let before = serving.next();
-        if let Ok(batch) = result {
-            let tail_from = splice.from();
-            if batch.first > before {
-                // What is in the tail has been saved from retention.
-                let first = batch.first.min(tail_from.max(before));
-                let (lost, partition) = (first.0 - before.0, partition.clone());
-                serving.nothing_below(first);
-                if lost > 0 {
-                    let trouble = Trouble::RetentionOvertook {
-                        partition,
-                        first,
-                        lost,
-                    };
-                    cx.out.note(LaneNote::Trouble(trouble));
-                }
-            }
-            let mut taken = 0;
-            for message in &batch.messages {
-                // Beyond the base it comes by the durable, and beyond the room it is read again.
-                if message.offset >= tail_from || taken == room {
-                    break;
-                }
-                if message.offset >= serving.next() {
-                    serving.place(message.clone(), None);
-                    self.seen = self.seen.max(message.offset);
-                    taken += 1;
-                }
-            }
-            if taken < room || batch.messages.len() <= taken {
-                serving.nothing_below(batch.next.min(tail_from));
-            }
-            if planted!(ReaderTrustsEmptyAnswer) && batch.messages.is_empty() {
-                serving.nothing_below(tail_from);
-            }
-        }
-        if serving.next() > before {
-            splice.backoff.reset();
-            cx.out.wake(&partition);
+        if splice.to_read(serving.next()).is_some() {
+            self.behind.insert(partition.clone());
         } else {
-            // Failed, or a replica that lags behind: no proof of anything.
-            splice.retry_at = cx.now + splice.backoff.next(&mut self.rng);
-            cx.out.wake_at(splice.retry_at, &partition);
+            splice.deep = false;
         }
     }
 
@@ -355,6 +311,44 @@ impl Limits {
                 splice.reading = None;
             }
             self.dirty.insert(partition);
+        }
+    }
+
+    /// A durable that keeps handlers waiting, with more to come than it can bring in time, is put at
+    /// the stream's end.
+    fn jump(&mut self, cx: &mut Context<'_>, idle: bool) {
+        let lags = idle
+            && self.jump == Jump::Rest
+            && self.durable.identity != 0
+            && self.durable.planner.is_settled()
+            && !self.durable.is_full()
+            && self.pace.lags(cx.now, self.splices.len());
+        if lags {
+            self.durable.stop_pulls(cx.out);
+            self.jump = Jump::Stopping;
+        }
+        if self.jump == Jump::Stopping && !self.durable.is_pulling() {
+            let ask = cx.out.ask();
+            cx.out.source(SourceRequest::ResetConsumer { ask });
+            self.jump = Jump::Asked(ask);
+        }
+    }
+
+    fn jumped(&mut self, cx: &mut Context<'_>, result: Result<ConsumerState, SourceError>) {
+        self.jump = Jump::Rest;
+        self.pace.caught_up(cx.now);
+        match result {
+            Ok(state) => {
+                self.durable.adopt(cx.now, &state);
+                if !planted!(JumpWithoutSplice) {
+                    self.gap(cx);
+                }
+            }
+            Err(_) => {
+                // It may have been done, or half of it: the filter is set once more.
+                self.durable.planner.forget_answer();
+                self.filter_is_unknown(cx);
+            }
         }
     }
 
@@ -437,8 +431,13 @@ impl Feed for Limits {
                 sequence,
                 partition,
                 message,
+                pending,
             } => {
-                self.delivered(cx, Delivery { consumer, sequence }, &partition, message);
+                let delivery = Delivery { consumer, sequence };
+                self.delivered(cx, delivery, &partition, message, pending);
+            }
+            SourceEvent::Consumer { ask, result } if self.jump == Jump::Asked(ask) => {
+                self.jumped(cx, result);
             }
             SourceEvent::Consumer { ask, result } => {
                 match self.durable.answer(cx.now, ask, &result, &mut self.rng) {
@@ -454,6 +453,7 @@ impl Feed for Limits {
             }
             SourceEvent::Head { ask, result } => self.head_answered(cx, ask, result),
             SourceEvent::Read { ask, result } => self.read_answered(cx, ask, result),
+            SourceEvent::Swept { ask, result } => self.swept(cx, ask, result),
             SourceEvent::PullEnded { ask } => {
                 self.durable.pull_ended(ask);
             }
@@ -483,7 +483,8 @@ impl Feed for Limits {
         if back || self.durable.is_short(cx.now) {
             self.gap(cx);
         }
-        if cx.lease && self.durable.planner.is_due(cx.now) && self.durable.may_change(cx.out) {
+        let may_change = cx.lease && self.jump == Jump::Rest;
+        if may_change && self.durable.planner.is_due(cx.now) && self.durable.may_change(cx.out) {
             let ask = cx.out.ask();
             let request = self.durable.planner.send(cx.now, ask);
             cx.out.source(request);
@@ -492,6 +493,7 @@ impl Feed for Limits {
         for partition in std::mem::take(&mut self.dirty) {
             self.advance(cx, &partition);
         }
+        self.read_on(cx);
         self.ask_head(cx);
     }
 
@@ -502,8 +504,11 @@ impl Feed for Limits {
         self.durable.settle(cx.out);
         self.durable.extend(cx.now, cx.out);
         if cx.lease {
-            self.durable.inspect(cx.now, cx.out);
-            self.durable.pull(cx.now, cx.out);
+            self.jump(cx, idle);
+            if self.jump == Jump::Rest {
+                self.durable.inspect(cx.now, cx.out);
+                self.durable.pull(cx.now, cx.out);
+            }
         }
     }
 
@@ -514,14 +519,21 @@ impl Feed for Limits {
         } else {
             Time::NEVER
         };
-        head.after(now).min(self.durable.next_deadline(now))
+        let sweep = if self.sweep.is_none() && !self.deep.is_empty() {
+            self.sweep_not_before
+        } else {
+            Time::NEVER
+        };
+        let pace = self.pace.next_deadline().min(sweep.after(now));
+        let soonest = head.after(now).min(pace.after(now));
+        soonest.min(self.durable.next_deadline(now))
     }
 
     fn degraded(&self) -> Option<String> {
         self.durable.planner.degraded()
     }
 
-    fn update_counters(&self) -> UpdateCounters {
-        self.durable.planner.counters
+    fn numbers(&self) -> FeedNumbers {
+        self.durable.numbers()
     }
 }

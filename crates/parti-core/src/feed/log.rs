@@ -134,7 +134,7 @@ impl LogFeed {
         if batch.end < from {
             tap.state = State::AtEnd(Time::NEVER);
             let (end, next) = (batch.end, from);
-            cx.lanes.halt(&partition);
+            cx.lanes.halt(&partition, cx.out);
             cx.out.note(LaneNote::Trouble(Trouble::LogWentBack {
                 partition,
                 end,

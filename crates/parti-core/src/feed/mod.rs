@@ -17,7 +17,9 @@ pub(crate) mod durable;
 pub(crate) mod external;
 pub(crate) mod limits;
 pub(crate) mod log;
+pub(crate) mod pace;
 pub(crate) mod splice;
+pub(crate) mod sweep;
 pub(crate) mod workqueue;
 
 use std::fmt;
@@ -29,6 +31,18 @@ use crate::lane::Opening;
 use crate::lane::map::LaneMap;
 use crate::lane::outbox::Outbox;
 use crate::time::Time;
+
+/// What a feed behind a durable consumer has done, and is like now; for metrics. All zero for
+/// other feeds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FeedNumbers {
+    /// What update planning did so far.
+    pub updates: UpdateCounters,
+    /// Subjects in the consumer's filter, by the last good update.
+    pub subjects: u64,
+    /// Deliveries that are here and not acked.
+    pub unacked: u64,
+}
 
 /// What every feed works with.
 pub(crate) struct Context<'a> {
@@ -89,8 +103,8 @@ pub(crate) trait Feed: fmt::Debug + Send {
         None
     }
 
-    /// What update planning did so far.
-    fn update_counters(&self) -> UpdateCounters {
-        UpdateCounters::default()
+    /// For metrics.
+    fn numbers(&self) -> FeedNumbers {
+        FeedNumbers::default()
     }
 }

@@ -43,8 +43,10 @@ pub(crate) struct Splice {
     from: Offset,
     tail: VecDeque<(Message, Delivery)>,
     capacity: usize,
-    /// The read in flight.
+    /// The read or sweep in flight.
     pub(crate) reading: Option<Ask>,
+    /// The last read brought something and did not reach its end: there is more to expect.
+    pub(crate) deep: bool,
     /// No read before this time.
     pub(crate) retry_at: Time,
     pub(crate) backoff: Backoff,
@@ -58,6 +60,7 @@ impl Splice {
             tail: VecDeque::new(),
             capacity: capacity.max(1),
             reading: None,
+            deep: false,
             retry_at: Time::ZERO,
             backoff,
         }
@@ -111,6 +114,7 @@ impl Splice {
             out.ack(Some(freed));
         }
         self.base = Base::NeedHead;
+        self.deep = false;
     }
 
     /// The stream ended at `last` after the flow was sound: from there on, the flow is whole.

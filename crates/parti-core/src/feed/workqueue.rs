@@ -21,9 +21,8 @@ use std::time::Duration;
 
 use crate::config::Config;
 use crate::feed::backoff::Backoff;
-use crate::feed::consumer::UpdateCounters;
 use crate::feed::durable::{Arrival, Durable, News};
-use crate::feed::{Context, Feed};
+use crate::feed::{Context, Feed, FeedNumbers};
 use crate::ids::{Offset, PartitionId, WorkerId};
 use crate::io::{Ask, ConsumerState, Message, SourceError, SourceEvent, SourceRequest};
 use crate::lane::map::{Lane, LaneMap};
@@ -366,7 +365,7 @@ impl WorkQueue {
                 Ok(last) if *low + 1 >= PROOFS_THAT_LOG_WENT_BACK => {
                     let (end, name) = (last.next(), partition.clone());
                     *flow = Flow::Idle;
-                    cx.lanes.halt(&name);
+                    cx.lanes.halt(&name, cx.out);
                     let trouble = Trouble::LogWentBack {
                         partition: name,
                         end,
@@ -491,6 +490,7 @@ impl Feed for WorkQueue {
                 sequence,
                 partition,
                 message,
+                ..
             } => {
                 self.delivered(cx, Delivery { consumer, sequence }, &partition, message);
             }
@@ -517,6 +517,7 @@ impl Feed for WorkQueue {
                 self.lossy |= exists;
             }
             SourceEvent::Read { .. }
+            | SourceEvent::Swept { .. }
             | SourceEvent::Grew { .. }
             | SourceEvent::Resolved { .. }
             | SourceEvent::DeadLettered { .. }
@@ -576,7 +577,7 @@ impl Feed for WorkQueue {
         self.durable.planner.degraded()
     }
 
-    fn update_counters(&self) -> UpdateCounters {
-        self.durable.planner.counters
+    fn numbers(&self) -> FeedNumbers {
+        self.durable.numbers()
     }
 }

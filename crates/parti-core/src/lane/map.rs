@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::ids::{Offset, PartitionId};
+use crate::lane::outbox::Outbox;
 use crate::lane::serving::{Rules, Serving};
 
 /// Where a lane is in its life.
@@ -74,8 +75,11 @@ impl LaneMap {
     }
 
     /// Stops a lane whose log went back.
-    pub(crate) fn halt(&mut self, partition: &PartitionId) {
+    pub(crate) fn halt(&mut self, partition: &PartitionId, out: &mut Outbox) {
         if let Some(lane) = self.lanes.get_mut(partition) {
+            if lane.serving().is_some_and(Serving::would_go_on) {
+                out.halt(partition);
+            }
             lane.phase = match std::mem::replace(&mut lane.phase, Phase::Prepared) {
                 Phase::Open(serving) => Phase::Halted(serving),
                 other => other,

@@ -27,22 +27,24 @@ pub use note::{LaneAction, LaneNote, Opening, Progress};
 
 use crate::config::{Config, StartPosition};
 use crate::feed::backoff::Backoff;
-use crate::feed::consumer::UpdateCounters;
 use crate::feed::external::ExternalFeed;
 use crate::feed::limits::Limits;
 use crate::feed::log::LogFeed;
 use crate::feed::workqueue::WorkQueue;
-use crate::feed::{Context, Feed};
+use crate::feed::{Context, Feed, FeedNumbers};
 use crate::ids::{Epoch, Offset, PartitionId};
 use crate::io::{
-    Ask, CommitRefused, HandlerResult, Job, Retention, SourceError, SourceEvent, SourceKind,
-    SourceRequest,
+    Ask, CommitRefused, Job, Ran, Retention, Run, SourceError, SourceEvent, SourceKind,
+    SourceRequest, Then,
 };
 use crate::lane::map::{Lane, LaneMap, Phase};
 use crate::lane::outbox::Outbox;
 use crate::lane::serving::{Outcome, Rules, Serving, Step};
 use crate::rng::Rng;
 use crate::time::Time;
+
+/// No message of a run begins later than this after its first: other lanes wait for the slot.
+const RUN_TIME: Duration = Duration::from_millis(2);
 
 /// A start position that is being resolved.
 #[derive(Debug)]
@@ -62,10 +64,10 @@ pub struct Lanes {
     /// Lanes that may start something, in turn.
     runnable: VecDeque<PartitionId>,
     timers: BTreeSet<(Time, PartitionId)>,
-    /// Handler calls in flight, those of abandoned lanes included.
+    /// Runs in flight, those of abandoned lanes included: each is in one handler call.
     running: usize,
-    /// Handler calls of lanes that are no more: their results do not count, but until they ended,
-    /// the partition starts no other.
+    /// The runs of lanes that are no more, by the message that they are at: their results do not
+    /// count, but until they ended, the partition starts no other.
     stale: BTreeMap<PartitionId, BTreeSet<(Epoch, Offset)>>,
     paused: BTreeSet<PartitionId>,
     /// The one message that was begun before and is being tried again.
@@ -185,6 +187,9 @@ impl Lanes {
             .running()
             .map(|offset| (serving.epoch, offset))
             .collect();
+        if serving.would_go_on() && !planted!(RunOutlivesItsLane) {
+            self.out.halt(partition);
+        }
         if planted!(ReopenWhileInFlight) {
             self.running -= calls.len();
         } else if !calls.is_empty() {
@@ -244,6 +249,9 @@ impl Lanes {
             return;
         };
         if !planted!(KeepServingAfterClose) {
+            if lane.serving().is_some_and(Serving::would_go_on) {
+                self.out.halt(partition);
+            }
             lane.phase = match std::mem::replace(&mut lane.phase, Phase::Prepared) {
                 Phase::Open(serving) | Phase::Halted(serving) => Phase::Closing(serving),
                 other => other,
@@ -259,6 +267,9 @@ impl Lanes {
     pub fn pause(&mut self, now: Time, partition: &PartitionId) {
         self.at(now);
         self.paused.insert(partition.clone());
+        if self.map.open(partition).is_some_and(Serving::would_go_on) {
+            self.out.halt(partition);
+        }
     }
 
     /// Ends a pause.
@@ -284,17 +295,10 @@ impl Lanes {
         }
     }
 
-    /// A handler call ended.
-    pub fn handled(
-        &mut self,
-        now: Time,
-        partition: &PartitionId,
-        epoch: Epoch,
-        offset: Offset,
-        result: HandlerResult,
-    ) {
+    /// News of a run.
+    pub fn handled(&mut self, now: Time, partition: &PartitionId, epoch: Epoch, ran: Ran) {
         self.at(now);
-        if self.ended_stale(partition, epoch, offset) {
+        if self.ended_stale(partition, epoch, &ran) {
             return;
         }
         let LaneMap { lanes, rules } = &mut self.map;
@@ -302,11 +306,15 @@ impl Lanes {
         let Some(serving) = serving.filter(|s| s.epoch == epoch) else {
             return;
         };
-        let outcome = serving.handled(self.now, offset, result, rules);
-        if outcome != Outcome::Unknown {
-            self.running -= 1;
+        let ran_before = serving.in_flight();
+        let Some(outcomes) = serving.handled(self.now, ran, rules) else {
+            return;
+        };
+        self.running -= ran_before - serving.in_flight();
+        for outcome in outcomes {
+            self.conclude(partition, outcome);
         }
-        self.conclude(partition, outcome);
+        self.may_go_on(partition);
     }
 
     /// The user's own consumption is done with everything up to and with this offset. It counts
@@ -331,25 +339,29 @@ impl Lanes {
         serving.done_upto(offset)
     }
 
-    /// Whether this was a call of a lane that is no more.
-    fn ended_stale(&mut self, partition: &PartitionId, epoch: Epoch, offset: Offset) -> bool {
+    /// Whether this is news of a run of a lane that is no more.
+    fn ended_stale(&mut self, partition: &PartitionId, epoch: Epoch, ran: &Ran) -> bool {
         let Some(calls) = self.stale.get_mut(partition) else {
             return false;
         };
-        let known = calls.remove(&(epoch, offset));
-        if known {
-            self.running -= 1;
-            if calls.is_empty() {
-                self.stale.remove(partition);
-                self.out.wake(partition);
-            }
+        if !calls.remove(&(epoch, ran.first)) {
+            return false;
         }
-        known
+        if let Then::GoesOn(next) = ran.then {
+            calls.insert((epoch, next));
+            return true;
+        }
+        self.running -= 1;
+        if calls.is_empty() {
+            self.stale.remove(partition);
+            self.out.wake(partition);
+        }
+        true
     }
 
     fn conclude(&mut self, partition: &PartitionId, outcome: Outcome) {
         match outcome {
-            Outcome::Unknown => return,
+            Outcome::Unknown => {}
             Outcome::Later(at) => self.out.wake_at(at, partition),
             Outcome::Done {
                 delivery, commit, ..
@@ -363,6 +375,9 @@ impl Lanes {
                 }
             }
         }
+    }
+
+    fn may_go_on(&mut self, partition: &PartitionId) {
         self.feed.touch(partition);
         self.out.wake(partition);
     }
@@ -422,9 +437,15 @@ impl Lanes {
         self.feed.degraded()
     }
 
-    /// What the planning of consumer updates did so far, for metrics.
-    pub fn update_counters(&self) -> UpdateCounters {
-        self.feed.update_counters()
+    /// What the feed did so far, for metrics.
+    pub fn numbers(&self) -> FeedNumbers {
+        self.feed.numbers()
+    }
+
+    /// Every opened partition with the first offset that is not done.
+    pub fn positions(&self) -> impl Iterator<Item = (&PartitionId, Offset)> {
+        let opened = |(id, lane): (_, &'_ Lane)| Some((id, lane.serving()?.done_next()));
+        self.map.lanes.iter().filter_map(opened)
     }
 
     /// Does everything that became possible, and yields what it takes.
@@ -550,13 +571,14 @@ impl Lanes {
         };
         let partition = partition.clone();
         match step {
-            Step::Run(message, attempt) => {
+            Step::Run(messages, attempt) => {
                 self.running += 1;
-                self.out.handle(Job {
+                self.out.handle(Run {
                     partition,
                     epoch,
-                    message,
+                    messages,
                     attempt,
+                    within: RUN_TIME,
                 });
             }
             Step::Announce(begun) => {
@@ -628,6 +650,7 @@ impl Lanes {
             });
         }
         self.conclude(&partition, outcome);
+        self.may_go_on(&partition);
     }
 
     fn send_resolves(&mut self) {

@@ -1,7 +1,7 @@
 //! What lanes say, and what they are told when a partition opens.
 
 use crate::ids::{Epoch, Offset, PartitionId, WorkerId};
-use crate::io::{Job, SourceRequest};
+use crate::io::{Run, SourceRequest};
 use crate::record::Begun;
 use crate::worker::Trouble;
 
@@ -10,8 +10,10 @@ use crate::worker::Trouble;
 pub enum LaneAction {
     /// Ask the source.
     Source(SourceRequest),
-    /// Call the user's handler; the answer goes to `handled`, once.
-    Handle(Job),
+    /// Call the user's handler, message by message; how far it is goes to `handled`.
+    Handle(Run),
+    /// The run of this partition begins no further message.
+    Halt(PartitionId),
     /// Something that the worker must know or do.
     Note(LaneNote),
 }

@@ -1,7 +1,7 @@
 //! Where lanes and feeds put what they want done, until the worker fetches it.
 
 use crate::ids::PartitionId;
-use crate::io::{Ask, Job, SourceRequest};
+use crate::io::{Ask, Run, SourceRequest};
 use crate::lane::{LaneAction, LaneNote};
 use crate::time::Time;
 
@@ -42,8 +42,12 @@ impl Outbox {
         self.actions.push(LaneAction::Source(request));
     }
 
-    pub(crate) fn handle(&mut self, job: Job) {
-        self.actions.push(LaneAction::Handle(job));
+    pub(crate) fn handle(&mut self, run: Run) {
+        self.actions.push(LaneAction::Handle(run));
+    }
+
+    pub(crate) fn halt(&mut self, partition: &PartitionId) {
+        self.actions.push(LaneAction::Halt(partition.clone()));
     }
 
     pub(crate) fn note(&mut self, note: LaneNote) {

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!             place                      step                        finished
-//!  feed ───────────────▶ Waiting ──────────────────▶ Running ──Done──▶ Done ─┐ leaves at the front:
+//!  feed ───────────────▶ Waiting ──(Following)──────▶ Running ──Done──▶ Done ─┐ leaves at the front:
 //!                          │  ▲ begun_written          │ failed              │ the watermark moves
 //!               suspicion  ▼  │                        ▼                     ▼
 //!                       Announcing      Backoff ◀── attempts left     done, done_above
@@ -13,6 +13,9 @@
 //! ```
 //!
 //! Contiguity is by lane order, never by counting: a stream's offsets have gaps.
+//!
+//! With `ordering: partition`, what waits behind a message that starts goes along with it, as one
+//! run: no way back to here for each single message.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -20,12 +23,17 @@ use std::time::Duration;
 
 use crate::config::{Config, Ordering};
 use crate::ids::{Epoch, Offset};
-use crate::io::{Ask, CommitRefused, HandlerResult, Message};
+use crate::io::{Ask, CommitRefused, Message, Ran, Then};
 use crate::lane::outbox::Delivery;
 use crate::lane::suspicion::{Advice, Suspicion};
 use crate::lane::{Opening, Progress};
 use crate::record::Begun;
 use crate::time::Time;
+
+/// The most messages of a run.
+const RUN: usize = 64;
+/// After a call that had to wait, so many messages run alone: the next ones will have to wait, too.
+const ALONE: u32 = 16;
 
 /// The settings that lanes go by.
 #[derive(Clone, Debug)]
@@ -71,6 +79,8 @@ enum ItemState {
     Announced,
     /// Its handler call is in flight.
     Running,
+    /// It goes along with the one that runs, and is begun next.
+    Following,
     /// It failed, and is tried again then.
     Backoff(Time),
     /// It failed too often: to be dead-lettered, not before then.
@@ -92,8 +102,8 @@ struct Item {
 /// What a lane does next.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Step {
-    /// Call the handler.
-    Run(Message, u32),
+    /// Call the handler for these in turn; this is the first one's try.
+    Run(Vec<Message>, u32),
     /// Have `begun` written.
     Announce(Begun),
     /// Publish a dead letter.
@@ -116,7 +126,7 @@ pub(crate) enum Placed {
     DoneBefore,
 }
 
-/// What a handler's or a dead letter's answer led to.
+/// What a handler's or a dead letter's answer led to, for one message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
     /// The message is done; this delivery can be acked.
@@ -146,7 +156,12 @@ pub(crate) struct Serving {
     done_above: BTreeSet<Offset>,
     items: VecDeque<Item>,
     done_items: usize,
+    /// Runs in flight.
     running: usize,
+    /// Messages that go along with the one that runs.
+    following: usize,
+    /// So many of the next runs are of one message.
+    alone: u32,
     burying: usize,
     suspicion: Option<Suspicion>,
 }
@@ -173,6 +188,8 @@ impl Serving {
             items: VecDeque::new(),
             done_items: 0,
             running: 0,
+            following: 0,
+            alone: 0,
             burying: 0,
             suspicion: suspicious.then(|| Suspicion::new(opening.begun, rules.suspicion_successes)),
         }
@@ -200,9 +217,14 @@ impl Serving {
         self.items.iter().filter(|i| i.delivery.is_some()).count()
     }
 
-    /// Handler calls and dead letters in flight.
+    /// Runs and dead letters in flight.
     pub(crate) fn in_flight(&self) -> usize {
         self.running + self.burying
+    }
+
+    /// Whether a run would begin another message, unless it is halted.
+    pub(crate) fn would_go_on(&self) -> bool {
+        self.following > 0
     }
 
     /// The offsets whose handler calls are in flight.
@@ -289,7 +311,7 @@ impl Serving {
         upto.map(|upto| (upto, freed))
     }
 
-    /// The deliveries of messages that are not in flight, which then hold none any more.
+    /// The deliveries of messages whose calls are not in flight, which then hold none any more.
     pub(crate) fn let_go_unstarted(&mut self) -> Vec<Delivery> {
         let idle = |i: &&mut Item| {
             !matches!(
@@ -302,6 +324,11 @@ impl Serving {
             .filter(idle)
             .filter_map(|i| i.delivery.take())
             .collect()
+    }
+
+    /// The first offset that is not done.
+    pub(crate) fn done_next(&self) -> Offset {
+        self.done_next
     }
 
     /// Ends suspicion, because nothing is left to be suspected.
@@ -368,8 +395,30 @@ impl Serving {
         }
         item.state = ItemState::Running;
         item.attempts += 1;
+        let attempt = item.attempts;
         self.running += 1;
-        Some(Step::Run(item.message.clone(), item.attempts))
+        Some(Step::Run(self.run_from(at, rules), attempt))
+    }
+
+    /// The message that starts, with those that may follow it at once.
+    fn run_from(&mut self, at: usize, rules: &Rules) -> Vec<Message> {
+        // What may be handled beside others does not wait behind them, and what may kill the
+        // process is announced by itself.
+        let alone = rules.ordering != Ordering::Partition
+            || self.suspicion.is_some()
+            || self.running > 1
+            || self.alone > 0;
+        self.alone = self.alone.saturating_sub(1);
+        let most = if alone { 1 } else { RUN };
+        let mut messages = Vec::with_capacity(most.min(self.items.len() - at));
+        let mut items = self.items.range_mut(at..).take(most);
+        messages.extend(items.next().map(|first| first.message.clone()));
+        for item in items.take_while(|item| item.state == ItemState::Waiting) {
+            item.state = ItemState::Following;
+            self.following += 1;
+            messages.push(item.message.clone());
+        }
+        messages
     }
 
     fn bury(&mut self, at: usize, error: Arc<str>, ask: Ask) -> Step {
@@ -412,7 +461,7 @@ impl Serving {
         None
     }
 
-    fn find(&mut self, offset: Offset) -> Option<usize> {
+    fn find(&self, offset: Offset) -> Option<usize> {
         let at = self.items.partition_point(|i| i.message.offset < offset);
         self.items
             .get(at)
@@ -431,32 +480,80 @@ impl Serving {
         }
     }
 
-    /// A handler call ended.
-    pub(crate) fn handled(
-        &mut self,
-        now: Time,
-        offset: Offset,
-        result: HandlerResult,
-        rules: &Rules,
-    ) -> Outcome {
-        let Some(at) = self
-            .find(offset)
-            .filter(|at| self.items[*at].state == ItemState::Running)
-        else {
-            return Outcome::Unknown;
+    /// News of a run; what became of each of its messages that ended. `None`: no such run is in
+    /// flight.
+    pub(crate) fn handled(&mut self, now: Time, ran: Ran, rules: &Rules) -> Option<Vec<Outcome>> {
+        let first = self
+            .find(ran.first)
+            .filter(|at| self.items[*at].state == ItemState::Running)?;
+        let mut outcomes = Vec::with_capacity(ran.done as usize + 1);
+        let mut runs = Some(first);
+        for _ in 0..ran.done {
+            let Some(at) = runs else { break };
+            let commit = self.suspicion.is_some();
+            if self.suspicion.as_mut().is_some_and(Suspicion::succeeded) {
+                self.suspicion = None;
+            }
+            outcomes.push(self.done(at, commit));
+            runs = self.begin_next();
+        }
+        let error = match ran.then {
+            Then::GoesOn(_) if runs.is_some() => {
+                self.alone = ALONE;
+                self.let_followers_wait();
+                return Some(outcomes);
+            }
+            Then::Failed(error) => Some(error),
+            Then::Panicked(error) => Some(format!("panicked: {error}").into()),
+            Then::Ended | Then::GoesOn(_) => None,
         };
         self.running -= 1;
-        let commit = self.suspicion.is_some();
-        let error = match result {
-            HandlerResult::Done => {
-                if self.suspicion.as_mut().is_some_and(Suspicion::succeeded) {
-                    self.suspicion = None;
-                }
-                return self.done(at, commit);
-            }
-            HandlerResult::Failed(error) => error,
-            HandlerResult::Panicked(error) => format!("panicked: {error}").into(),
+        match (runs, error) {
+            (Some(at), Some(error)) => outcomes.push(self.failed(now, at, error, rules)),
+            (Some(at), None) => self.not_begun(now, at),
+            (None, _) => {}
+        }
+        self.let_followers_wait();
+        Some(outcomes)
+    }
+
+    /// The next message of the run is the one that runs.
+    fn begin_next(&mut self) -> Option<usize> {
+        if self.following == 0 {
+            return None;
+        }
+        let follows = |item: &Item| item.state == ItemState::Following;
+        let at = self.items.iter().position(follows)?;
+        self.following -= 1;
+        self.items[at].state = ItemState::Running;
+        self.items[at].attempts += 1;
+        Some(at)
+    }
+
+    /// The run ended before this message was begun: it is as if it had not been in it.
+    fn not_begun(&mut self, now: Time, at: usize) {
+        let suspicious = self.suspicion.is_some();
+        let item = &mut self.items[at];
+        item.attempts -= 1;
+        item.state = match item.attempts {
+            // It need not be announced twice.
+            0 if suspicious => ItemState::Announced,
+            0 => ItemState::Waiting,
+            _ => ItemState::Backoff(now),
         };
+    }
+
+    fn let_followers_wait(&mut self) {
+        if self.following > 0 {
+            let follows = |item: &&mut Item| item.state == ItemState::Following;
+            for item in self.items.iter_mut().filter(follows) {
+                item.state = ItemState::Waiting;
+            }
+            self.following = 0;
+        }
+    }
+
+    fn failed(&mut self, now: Time, at: usize, error: Arc<str>, rules: &Rules) -> Outcome {
         if let Some(suspicion) = &mut self.suspicion {
             suspicion.failed();
         }
@@ -519,7 +616,9 @@ impl Serving {
             commit,
             attempts: item.attempts,
         };
-        self.done_above.insert(item.message.offset);
+        if at > 0 {
+            self.done_above.insert(item.message.offset);
+        }
         self.done_items += 1;
         self.leave_front();
         outcome

@@ -14,6 +14,7 @@ use super::slots::{Reason, Slot};
 use super::windows::{self, Span, Window};
 use crate::record::{EventKind, Lifecycle, SessionStatus};
 use crate::time::Time;
+use crate::worker::Cause;
 
 /// What happened to a worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -139,14 +140,15 @@ impl Planner {
         }
         // The gravest one is the reason.
         let of = |wanted: Change| changes.iter().filter(move |(_, change)| *change == wanted);
-        for (change, what) in [
-            (Change::Lost, "lost"),
-            (Change::Left, "left"),
-            (Change::Leaves, "leaving"),
-            (Change::Joined, "joined"),
+        for (change, cause, what) in [
+            (Change::Lost, Cause::Crash, "lost"),
+            (Change::Left, Cause::Leave, "left"),
+            (Change::Leaves, Cause::Leave, "leaving"),
+            (Change::Joined, Cause::Join, "joined"),
         ] {
             if let Some(&(first, _)) = of(change).next() {
                 let (id, others) = (&self.crew[first].id, of(change).count() - 1);
+                self.cause = cause;
                 self.reason = match others {
                     0 => format!("{id} {what}"),
                     _ => format!("{id} and {others} more {what}"),

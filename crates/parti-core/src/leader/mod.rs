@@ -20,7 +20,7 @@ pub mod election;
 #[cfg(test)]
 mod election_tests;
 mod membership;
-mod moves;
+pub mod moves;
 pub mod orders;
 mod overrides;
 pub mod planner;
@@ -52,8 +52,9 @@ use crate::record::{AssignmentRecord, EventKind, PlanRecord, Ready, Record, Sess
 use crate::session::silence::Silence;
 use crate::strategy::Strategy;
 use crate::time::Time;
-use crate::worker::Action;
+use crate::worker::numbers::PlanNumbers;
 use crate::worker::outbox::{Outbox, Purpose};
+use crate::worker::{Action, Report};
 
 /// What only the leader watches.
 pub const WATCHED: [Prefix; 2] = [Prefix::Workers, Prefix::Requests];
@@ -136,6 +137,14 @@ impl Leader {
         leader
     }
 
+    /// For metrics.
+    pub fn numbers(&self) -> PlanNumbers {
+        match &self.stage {
+            Stage::Recovering { .. } => PlanNumbers::default(),
+            Stage::Planning { planner, .. } => planner.numbers(),
+        }
+    }
+
     /// The term under which it leads.
     pub fn term(&self) -> Term {
         self.term
@@ -215,16 +224,31 @@ impl Leader {
                 *wake_at = now;
             }
             if now >= *wake_at {
+                let mut moved = Vec::new();
                 for decision in planner.step(now, out.wall_ms()) {
                     match decision {
                         Decision::Publish(worker, record) => self.publisher.publish(worker, record),
                         Decision::Plan(record) => self.publisher.plan(record),
                         Decision::Forget(worker) => self.publisher.forget(worker),
+                        Decision::Planned {
+                            cause,
+                            placed,
+                            moves,
+                        } => out.report(Report::Planned {
+                            cause,
+                            placed,
+                            moves,
+                        }),
+                        Decision::Moved(handoff) => {
+                            let (from, to) = (handoff.from.clone(), handoff.to.clone());
+                            moved.push((handoff.partition.clone(), from, to));
+                            out.report(handoff.report());
+                        }
                         Decision::Trouble(trouble) => out.trouble(trouble),
                         Decision::History(kind, line) => out.tell(kind, line),
                     }
                 }
-                tell_moved(&planner.take_moved(), out);
+                tell_moved(&moved, out);
                 // A planner that is due again at once has decided all it can for now.
                 *wake_at = planner.next_deadline().max(now + Duration::from_millis(1));
             }

@@ -1,16 +1,78 @@
 //! Moves under way: each is judged by the rules of `slots.rs`, and its slot follows.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use super::planner::{Decision, Phase, Planner};
 use super::slots::{self, Blame, Move, Reason, Slot, Verdict};
 use super::windows;
+use crate::ids::{PartitionId, Version, WorkerId};
 use crate::partition::Partition;
 use crate::record::{EventKind, Lifecycle};
 use crate::time::Time;
-use crate::worker::Trouble;
+use crate::worker::{Report, Trouble};
+
+/// A handoff that is done.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Handoff {
+    /// Which partition.
+    pub partition: PartitionId,
+    /// Who had it.
+    pub from: WorkerId,
+    /// Who has it.
+    pub to: WorkerId,
+    /// The whole of it.
+    pub took: Duration,
+    /// From the order to let go until the new owner said that it has it.
+    pub pause: Duration,
+}
+
+impl Handoff {
+    /// What the worker that leads tells of it.
+    pub(super) fn report(self) -> Report {
+        Report::Moved {
+            partition: self.partition,
+            from: self.from,
+            to: self.to,
+            took: self.took,
+            pause: self.pause,
+        }
+    }
+}
+
+/// A handoff whose new owner was told to serve.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Granted {
+    mv: Move,
+    /// When the owner was told to let go, or was found dead.
+    revoked: Time,
+    /// The version that tells the new owner.
+    version: Version,
+}
 
 impl Planner {
+    /// Handoffs end when the new owner says that it has all it was told to serve, or is gone.
+    pub(super) fn end_handoffs(&mut self, now: Time) {
+        let (crew, notes) = (&self.crew, &mut self.notes);
+        self.granted.retain(|partition, granted| {
+            let to = &crew[granted.mv.to];
+            let Some(member) = to.alive().filter(|m| m.incarnation == granted.mv.to_life) else {
+                return false;
+            };
+            let waits = member.applied < granted.version;
+            if !waits {
+                notes.push(Decision::Moved(Handoff {
+                    partition: partition.clone(),
+                    from: crew[granted.mv.from].id.clone(),
+                    to: to.id.clone(),
+                    took: now.since(granted.mv.began),
+                    pause: now.since(granted.revoked),
+                }));
+            }
+            waits
+        });
+    }
+
     /// Takes every move one step further, or back.
     pub(super) fn advance_moves(&mut self, now: Time, list: &[Partition]) {
         let coming = self.coming();
@@ -48,10 +110,17 @@ impl Planner {
                     self.tell_again(mv.from);
                 }
                 Verdict::Grant => {
+                    let revoked = match self.slots[i] {
+                        Slot::Revoking { mv, .. } => mv.since,
+                        _ => now,
+                    };
+                    let granted = Granted {
+                        mv,
+                        revoked,
+                        version: coming,
+                    };
+                    self.granted.insert(list[i].id.clone(), granted);
                     self.slots[i] = Slot::Serving { worker: mv.to };
-                    let (from, to) = (&self.crew[mv.from].id, &self.crew[mv.to].id);
-                    self.moved
-                        .push((list[i].id.clone(), from.clone(), to.clone()));
                     (ended, given) = (true, true);
                 }
                 Verdict::RollBack(blame) => {

@@ -22,6 +22,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::crew::{Crew, Standing};
+use super::moves::{Granted, Handoff};
 use super::slots::{self, Reason, Seat, Slot};
 use super::windows::{self, Window};
 use crate::config::Config;
@@ -33,7 +34,8 @@ use crate::record::{
 };
 use crate::strategy::Strategy;
 use crate::time::Time;
-use crate::worker::Trouble;
+use crate::worker::numbers::PlanNumbers;
+use crate::worker::{Cause, Trouble};
 
 /// A session as the leader sees it. What it answered to other terms than the leader's own counts as
 /// nothing.
@@ -74,6 +76,17 @@ pub enum Decision {
     Forget(WorkerId),
     /// The plan as it should be now. The caller fills in the nonce.
     Plan(PlanRecord),
+    /// Partitions get owners.
+    Planned {
+        /// Why.
+        cause: Cause,
+        /// How many of them had none.
+        placed: u64,
+        /// How many handoffs begin.
+        moves: u64,
+    },
+    /// A handoff is done.
+    Moved(Handoff),
     /// Something is wrong, named.
     Trouble(Trouble),
     /// A line for the group's history.
@@ -156,11 +169,12 @@ pub struct Planner {
     pub(super) heeded: bool,
     /// Paused partitions of which it is not known for certain that nobody holds them.
     pub(super) pausing: BTreeSet<PartitionId>,
-    /// Moves that came to their end since they were last told of: what, from where, to where.
-    pub(super) moved: Vec<(PartitionId, WorkerId, WorkerId)>,
     /// Per worker, what it should let go of because it stands in somebody's way.
     pub(super) hints: BTreeMap<Seat, BTreeSet<PartitionId>>,
     pub(super) reason: String,
+    pub(super) cause: Cause,
+    /// Handoffs whose new owner was told, and has not said yet that it has the partition.
+    pub(super) granted: BTreeMap<PartitionId, Granted>,
     pub(super) list_hash: u64,
     pub(super) unserved: Unserved,
     pub(super) told_plan: Option<PlanRecord>,
@@ -219,9 +233,10 @@ impl Planner {
             overrides: Arc::default(),
             heeded: true,
             pausing: BTreeSet::new(),
-            moved: Vec::new(),
             hints: BTreeMap::new(),
             reason: String::new(),
+            cause: Cause::ColdStart,
+            granted: BTreeMap::new(),
             list_hash: 0,
             unserved: Unserved::default(),
             told_plan: None,
@@ -303,6 +318,7 @@ impl Planner {
         self.review_members(now);
         self.hear_sessions(now);
         self.end_phase();
+        self.end_handoffs(now);
         self.advance_moves(now, &list);
         self.heed_overrides(&list);
         self.open_window(now);
@@ -346,11 +362,6 @@ impl Planner {
             .unwrap_or(Time::NEVER)
     }
 
-    /// Moves that came to their end since the last time.
-    pub fn take_moved(&mut self) -> Vec<(PartitionId, WorkerId, WorkerId)> {
-        std::mem::take(&mut self.moved)
-    }
-
     /// No window open, no move under way, everything applied.
     pub fn is_settled(&self) -> bool {
         self.recovered.is_none()
@@ -389,6 +400,15 @@ impl Planner {
             self.crew[seat].must_publish = self.crew[seat].published.is_some();
         }
         true
+    }
+
+    /// For metrics.
+    pub fn numbers(&self) -> PlanNumbers {
+        PlanNumbers {
+            moving: self.moving.len() as u64,
+            unserved: self.unserved.count as u64,
+            over_cap: self.unserved.over_cap as u64,
+        }
     }
 
     /// The version that this step's assignments will have, if there are any.
@@ -434,6 +454,7 @@ impl Planner {
         if self.lifecycle == Lifecycle::ColdStart {
             self.window = Window::ColdStart(span);
             self.reason = "cold start: waiting for workers".into();
+            self.cause = Cause::ColdStart;
         } else if self.crew.joined() > 0 || self.crew.iter().any(|d| d.owed && !d.is_held_back()) {
             self.window = Window::PlannedScale(span);
         }
@@ -460,6 +481,7 @@ impl Planner {
             self.lifecycle = Lifecycle::PostColdStart;
             self.planned_once = true;
             self.reason = format!("first plan for {} workers", self.crew.planned());
+            self.cause = Cause::ColdStart;
         }
         self.due.full |= shares;
         self.window = Window::Closed;
@@ -546,6 +568,7 @@ impl Planner {
         self.due.balance = true;
         if !self.window.is_cold_start() {
             self.reason = format!("partition list changed: {added} added, {removed} removed");
+            self.cause = Cause::Partitions;
         }
         self.history(
             EventKind::Plan,

@@ -279,6 +279,7 @@ mod tests {
                 degraded: None,
                 partitions: 0,
                 heeds: Revision(0),
+                renewed_at: 0,
                 nonce: Nonce(0),
             };
             let stored = Stored {

@@ -81,6 +81,8 @@ pub struct Move {
     pub to: Seat,
     /// In which life: a later one has prepared nothing.
     pub to_life: Incarnation,
+    /// When the move began.
+    pub began: Time,
     /// When this part of the move began.
     pub since: Time,
     /// The assignment version that asked for this part: only answers to it count.
@@ -254,6 +256,7 @@ mod tests {
             from_life: Incarnation(10),
             to: 1,
             to_life: Incarnation(20),
+            began: Time(0),
             since: Time(0),
             version: Version(7),
         }

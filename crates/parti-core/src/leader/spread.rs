@@ -13,13 +13,14 @@
 //! nobody's. A pin beats the strategy.
 
 use super::crew::{Desk, Standing};
-use super::planner::{Phase, Planner};
+use super::planner::{Decision, Phase, Planner};
 use super::slots::{Move, Reason, Seat, Slot};
 use super::windows;
 use crate::partition::Partition;
 use crate::record::EventKind;
 use crate::strategy::Input;
 use crate::time::Time;
+use crate::worker::Cause;
 
 /// The occasion of a plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -127,6 +128,7 @@ impl Planner {
             } else {
                 format!("balance: {:.2} to {:.2}", before.imbalance, after.imbalance)
             };
+            self.cause = Cause::Balance;
             self.apply(now, list, Scope::Full, &targets, false);
         }
     }
@@ -298,6 +300,11 @@ impl Planner {
             emergency,
             version: self.coming(),
         });
+        self.notes.push(Decision::Planned {
+            cause: self.cause,
+            placed: placed as u64,
+            moves: moves as u64,
+        });
         let reason = self.reason.clone();
         self.history(
             EventKind::Plan,
@@ -328,6 +335,7 @@ impl Planner {
             from_life,
             to,
             to_life,
+            began: now,
             since: now,
             version: self.coming(),
         };

@@ -16,6 +16,7 @@ use crate::ids::{PartitionId, Term, Version};
 use crate::partition::Partition;
 use crate::record::{EventKind, Lifecycle};
 use crate::time::Time;
+use crate::worker::Cause;
 
 impl Planner {
     /// Builds slots and standings from what was recovered.
@@ -40,6 +41,7 @@ impl Planner {
             .max()
             .unwrap_or(Version(0));
         self.reason = format!("{} leads under term {}", self.me, self.term);
+        self.cause = Cause::NewLeader;
 
         let find = |id: &PartitionId| list.binary_search_by(|p| p.id.cmp(id)).ok();
         let mut claims: Vec<Option<(Term, Version, Seat)>> = vec![None; list.len()];
@@ -140,6 +142,7 @@ impl Planner {
                     from_life,
                     to,
                     to_life,
+                    began: now,
                     since: now,
                     version: self.coming(),
                 };

@@ -105,9 +105,10 @@ fn examples() -> Vec<(Key, Record, &'static str)> {
                 degraded: Some("source not available".into()),
                 partitions: 0xfeed,
                 heeds: Revision(0),
+                renewed_at: 1_700_000_000_000,
                 nonce: Nonce(3),
             })),
-            r#"{"v":1,"incarnation":17,"beat":5,"status":"live","state":4,"term":3,"released":9,"applied":8,"ready":{"version":9,"partitions":["7"]},"blocked_by":[{"partition":"3","owner":"worker-0","incarnation":2}],"load":12,"degraded":"source not available","partitions":"000000000000feed","nonce":"0000000000000003"}"#,
+            r#"{"v":1,"incarnation":17,"beat":5,"status":"live","state":4,"term":3,"released":9,"applied":8,"ready":{"version":9,"partitions":["7"]},"blocked_by":[{"partition":"3","owner":"worker-0","incarnation":2}],"load":12,"degraded":"source not available","partitions":"000000000000feed","renewed_at":1700000000000,"nonce":"0000000000000003"}"#,
         ),
         (
             worker_key(),
@@ -125,9 +126,10 @@ fn examples() -> Vec<(Key, Record, &'static str)> {
                 degraded: None,
                 partitions: 0,
                 heeds: Revision(0),
+                renewed_at: 0,
                 nonce: Nonce(4),
             })),
-            r#"{"v":1,"incarnation":null,"beat":0,"status":"goodbye","state":1,"term":0,"released":0,"applied":0,"ready":{"version":0,"partitions":[]},"blocked_by":[],"load":0,"degraded":null,"partitions":"0000000000000000","nonce":"0000000000000004"}"#,
+            r#"{"v":1,"incarnation":null,"beat":0,"status":"goodbye","state":1,"term":0,"released":0,"applied":0,"ready":{"version":0,"partitions":[]},"blocked_by":[],"load":0,"degraded":null,"partitions":"0000000000000000","renewed_at":0,"nonce":"0000000000000004"}"#,
         ),
         (
             Key::Assignment(worker_id("worker-1")),

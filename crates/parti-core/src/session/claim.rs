@@ -349,6 +349,8 @@ impl Claim {
             degraded: None,
             partitions: 0,
             heeds: Revision(0),
+            // A claim of open fate is repeated to the letter; the first renewal follows at once.
+            renewed_at: 0,
             nonce,
         };
         let key = Key::Worker(self.settings.id(number));

@@ -47,6 +47,8 @@ pub enum Outcome {
     Claimed,
     /// A renewal succeeded: the lease is good again, and the store was writable.
     Renewed,
+    /// A renewal failed, or its fate is open: it is sent again.
+    Missed,
     /// Somebody ended the session. Everything it held must stop at once.
     Lost,
     /// The goodbye is written (or the session is over anyway).
@@ -252,6 +254,7 @@ impl Live {
         let record = WorkerRecord {
             incarnation: Some(self.incarnation),
             beat: self.beat + 1,
+            renewed_at: out.wall_ms(),
             nonce: out.nonce(),
             ..body
         };
@@ -340,7 +343,7 @@ impl Live {
             Some(WriteOutcome::Failed(_)) | None => {
                 self.pace.failed(lease, out);
                 self.next_beat = self.pace.not_before();
-                Outcome::Nothing
+                Outcome::Missed
             }
         }
     }

@@ -106,6 +106,7 @@ fn record(status: SessionStatus, nonce: u64) -> WorkerRecord {
         degraded: None,
         partitions: 0,
         heeds: Revision(0),
+        renewed_at: 0,
         nonce: Nonce(nonce),
     }
 }

@@ -8,18 +8,20 @@ pub mod holding;
 mod identity;
 mod leaderless;
 mod machine;
+pub mod numbers;
 pub mod outbox;
 mod stop;
 
 pub use machine::Worker;
+pub use numbers::Numbers;
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use crate::ids::{Epoch, Incarnation, Offset, PartitionId, Term, Version, WorkerId};
 use crate::io::{
-    Ask, CommitRefused, HandlerResult, Job, RequestId, Scope, SourceEvent, SourceRequest,
-    StoreReply, StoreRequest, WatchEvent,
+    Ask, CommitRefused, Ran, RequestId, Run, Scope, SourceEvent, SourceRequest, StoreReply,
+    StoreRequest, WatchEvent,
 };
 use crate::partition::Partition;
 
@@ -87,17 +89,30 @@ pub enum Event {
         /// The last offset that is done.
         offset: Offset,
     },
-    /// A handler call ended.
+    /// Messages were handled.
     Handled {
         /// Which partition.
         partition: PartitionId,
-        /// Under which epoch it was started.
+        /// Under which epoch they were started.
         epoch: Epoch,
-        /// Which message.
-        offset: Offset,
-        /// How it ended.
-        result: HandlerResult,
+        /// How far it is.
+        ran: Ran,
     },
+}
+
+impl Event {
+    /// Whether by this messages merely come and go: nothing is decided that would have to be done
+    /// before the next such event is taken in.
+    pub fn flows(&self) -> bool {
+        match self {
+            Event::Handled { .. } => true,
+            Event::Source(event) => matches!(
+                event,
+                SourceEvent::Delivered { .. } | SourceEvent::Read { .. } | SourceEvent::Grew { .. }
+            ),
+            _ => false,
+        }
+    }
 }
 
 /// What to do.
@@ -113,8 +128,11 @@ pub enum Action {
     ListPartitions,
     /// Ask the source.
     Source(SourceRequest),
-    /// Call the user's handler; answer with [`Event::Handled`], once.
-    Handle(Job),
+    /// Call the user's handler, message by message; answer with [`Event::Handled`], the last time
+    /// when the run is over.
+    Handle(Run),
+    /// The run of this partition begins no further message.
+    Halt(PartitionId),
     /// The answer to [`Event::Commit`]. Ok: it counts, and is written with the next flush.
     Committed(Ask, Result<(), CommitRefused>),
     /// Tell hooks, logs, metrics and the group's history.
@@ -195,10 +213,85 @@ pub enum Report {
         /// After how many attempts.
         attempts: u32,
     },
+    /// Progress is on its way to the store.
+    Flushed {
+        /// Of how many partitions.
+        partitions: u64,
+        /// Since when the oldest of it may have waited.
+        age: Duration,
+    },
+    /// As leader: a plan gives partitions to workers.
+    Planned {
+        /// Why.
+        cause: Cause,
+        /// How many partitions that nobody served got an owner.
+        placed: u64,
+        /// How many handoffs begin.
+        moves: u64,
+    },
+    /// As leader: a handoff is done, the new owner has the partition.
+    Moved {
+        /// Which.
+        partition: PartitionId,
+        /// Who had it.
+        from: WorkerId,
+        /// Who has it.
+        to: WorkerId,
+        /// The whole handoff, from the decision on.
+        took: Duration,
+        /// The part of it in which nobody handled the partition, at the most: from the order to let
+        /// go until the new owner said that it has it.
+        pause: Duration,
+    },
     /// Something is wrong, named; the rest goes on.
     Trouble(Trouble),
     /// A line for the group's history.
     History(String),
+}
+
+/// Why partitions are planned anew.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Cause {
+    /// The group begins, or begins again after a restart.
+    ColdStart,
+    /// A worker joined.
+    Join,
+    /// A worker leaves, or has left.
+    Leave,
+    /// A worker was lost.
+    Crash,
+    /// The list of partitions changed.
+    Partitions,
+    /// The load was uneven.
+    Balance,
+    /// Another worker leads.
+    NewLeader,
+}
+
+impl Cause {
+    /// All of them.
+    pub const ALL: [Cause; 7] = [
+        Cause::ColdStart,
+        Cause::Join,
+        Cause::Leave,
+        Cause::Crash,
+        Cause::Partitions,
+        Cause::Balance,
+        Cause::NewLeader,
+    ];
+
+    /// In one word.
+    pub fn name(self) -> &'static str {
+        match self {
+            Cause::ColdStart => "cold_start",
+            Cause::Join => "join",
+            Cause::Leave => "leave",
+            Cause::Crash => "crash",
+            Cause::Partitions => "partitions",
+            Cause::Balance => "balance",
+            Cause::NewLeader => "new_leader",
+        }
+    }
 }
 
 /// Trouble that does not end the worker.
@@ -319,6 +412,12 @@ pub enum Fatal {
     /// The store refuses this worker.
     #[error("the store refuses: {0}")]
     Rejected(String),
+    /// A stop that was asked for did not come to its end in time; so many partitions were not
+    /// released.
+    #[error(
+        "stopped by its time limit, with {0} partitions not released: what was handled there since the last checkpoint may be handled again; check that the store answers, or raise shutdown_timeout"
+    )]
+    StopTimedOut(usize),
 }
 
 /// What a worker is made of.

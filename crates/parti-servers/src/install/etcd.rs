@@ -1,13 +1,10 @@
-//! etcd, from the Debian package `etcd-server`: unpacked, not installed, so that no service starts
-//! and nobody needs to be root.
+//! etcd, from the Debian package `etcd-server`.
 
-use std::fs;
-use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::path::PathBuf;
 
-use super::{cached, from_environment, missing};
+use super::{cached, debian, from_environment, missing};
 use crate::Error;
-use crate::process::{find_program, run};
+use crate::process::find_program;
 
 const VARIABLE: &str = "PARTI_ETCD";
 
@@ -19,7 +16,10 @@ pub fn etcd() -> Result<PathBuf, Error> {
     if let Some(program) = find_program("etcd") {
         return Ok(program);
     }
-    cached("etcd", "usr/bin/etcd", unpack).map_err(|why| {
+    cached("etcd", "usr/bin/etcd", |folder| {
+        debian::unpack("etcd-server", folder)
+    })
+    .map_err(|why| {
         missing(
             "etcd",
             "apt-get update && apt-get install etcd-server",
@@ -27,50 +27,4 @@ pub fn etcd() -> Result<PathBuf, Error> {
             &why,
         )
     })
-}
-
-fn unpack(folder: &Path) -> Result<(), Error> {
-    let apt = folder.join("apt");
-    let io = |error| Error::new(format!("cannot create {}: {error}", apt.display()));
-    for part in ["state/lists/partial", "cache/archives/partial"] {
-        fs::create_dir_all(apt.join(part)).map_err(io)?;
-    }
-    // The system's lists of packages may be absent or old, and only root may refresh them. Lists of
-    // our own cost a few seconds.
-    let own_lists = [
-        format!("Dir::State={}", apt.join("state").display()),
-        format!("Dir::Cache={}", apt.join("cache").display()),
-    ];
-    let download = |options: &[String]| run(&mut apt_get(folder, options, "download"));
-    download(&[]).or_else(|_| {
-        // A source that is out of order fails the update though the others were read; whether that
-        // matters shows in the download.
-        let updated = run(&mut apt_get(folder, &own_lists, "update"));
-        download(&own_lists).map_err(|error| updated.err().unwrap_or(error))
-    })?;
-    let package = fs::read_dir(folder)
-        .map_err(io)?
-        .flatten()
-        .map(|entry| entry.path())
-        .find(|file| file.extension().is_some_and(|extension| extension == "deb"))
-        .ok_or_else(|| Error::new("apt-get downloaded no package"))?;
-    run(Command::new("dpkg-deb").arg("-x").arg(&package).arg(folder))?;
-    // Best effort: it only takes room.
-    let _ = fs::remove_dir_all(&apt);
-    let _ = fs::remove_file(&package);
-    Ok(())
-}
-
-fn apt_get(folder: &Path, options: &[String], verb: &str) -> Command {
-    let mut command = Command::new("apt-get");
-    command.current_dir(folder).args(["-q", verb]);
-    // Root would download as another user, who may not write here.
-    command.args(["-o", "APT::Sandbox::User=root"]);
-    for option in options {
-        command.args(["-o", option]);
-    }
-    if verb == "download" {
-        command.arg("etcd-server");
-    }
-    command
 }

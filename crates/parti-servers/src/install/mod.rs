@@ -9,9 +9,11 @@
 //! `~/.cache`. What is in it was unpacked there, not installed: nothing runs because of it, and it
 //! can be deleted at any time.
 
+mod debian;
 mod etcd;
 mod nats;
 mod postgres;
+mod prometheus;
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -22,6 +24,7 @@ use crate::process::is_program;
 pub use etcd::etcd;
 pub use nats::{NATS_LATEST, NATS_OLDEST, nats};
 pub use postgres::{PostgresPrograms, postgres};
+pub use prometheus::prometheus;
 
 /// Finds or fetches everything; each with its name and what came of it.
 pub fn everything() -> Vec<(String, Result<PathBuf, Error>)> {
@@ -33,6 +36,7 @@ pub fn everything() -> Vec<(String, Result<PathBuf, Error>)> {
             "PostgreSQL".to_owned(),
             postgres().map(|programs| programs.postgres),
         ),
+        ("Prometheus".to_owned(), prometheus()),
     ]
 }
 

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use super::credentials;
 use crate::ports::Port;
-use crate::tls::Certificates;
+use crate::tls::{Certificates, Tls};
 
 /// Options of a server; `start` starts it.
 #[derive(Clone, Debug)]
@@ -15,7 +15,7 @@ pub struct Builder {
     max_payload: Option<u64>,
     store_limit: Option<u64>,
     jetstream: bool,
-    pub(super) tls: bool,
+    pub(super) tls: Tls,
 }
 
 /// What a client must show. These are secrets of a test, which live as long as it.
@@ -25,6 +25,7 @@ pub(super) enum Login {
     User { name: String, password: String },
     Token(String),
     Credentials,
+    Nkey,
 }
 
 impl Builder {
@@ -35,7 +36,7 @@ impl Builder {
             max_payload: None,
             store_limit: None,
             jetstream: true,
-            tls: false,
+            tls: Tls::Off,
         }
     }
 
@@ -67,6 +68,12 @@ impl Builder {
         self
     }
 
+    /// Clients need to sign by a key; see [`seed_file`](crate::Running::seed_file).
+    pub fn nkey(mut self) -> Self {
+        self.login = Login::Nkey;
+        self
+    }
+
     /// Messages may have this many bytes; 1 MiB unless told.
     pub fn max_payload(mut self, bytes: u64) -> Self {
         self.max_payload = Some(bytes);
@@ -87,7 +94,14 @@ impl Builder {
 
     /// Clients must use TLS; see [`ca_certificate`](crate::Running::ca_certificate).
     pub fn tls(mut self) -> Self {
-        self.tls = true;
+        self.tls = Tls::Server;
+        self
+    }
+
+    /// Clients must use TLS and show a certificate; see
+    /// [`client_certificate`](crate::Running::client_certificate).
+    pub fn mutual_tls(mut self) -> Self {
+        self.tls = Tls::Mutual;
         self
     }
 
@@ -110,6 +124,7 @@ impl Builder {
         match &self.login {
             Login::None => {}
             Login::Credentials => line(&mut text, format_args!("{}", credentials::config())),
+            Login::Nkey => line(&mut text, format_args!("{}", credentials::nkey_config())),
             Login::User { name, password } => line(
                 &mut text,
                 format_args!("authorization {{ user: \"{name}\", password: \"{password}\" }}"),
@@ -132,14 +147,16 @@ impl Builder {
                 format_args!("jetstream {{ store_dir: \"{}\"{limit} }}", store.display()),
             );
         }
-        if self.tls {
+        if self.tls.is_on() {
             let made = Certificates::within(folder);
+            let verify = self.tls == Tls::Mutual;
             line(
                 &mut text,
                 format_args!(
-                    "tls {{ cert_file: \"{}\", key_file: \"{}\" }}",
+                    "tls {{ cert_file: \"{}\", key_file: \"{}\", ca_file: \"{}\", verify: {verify} }}",
                     made.certificate.display(),
-                    made.key.display()
+                    made.key.display(),
+                    made.authority.display()
                 ),
             );
         }

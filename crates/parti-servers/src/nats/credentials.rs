@@ -1,4 +1,4 @@
-//! A server that asks for a credentials file: an operator, its accounts and a user, signed once for
+//! A server that asks for a credentials file, or for a user's key alone: an operator, its accounts and a user, signed once for
 //! all and without an end.
 //!
 //! ```text
@@ -55,12 +55,29 @@ const USER: &str = "\
     CJuYXRzIjp7InR5cGUiOiJ1c2VyIiwidmVyc2lvbiI6Miwic3VicyI6LTEsImRhdGEiOi0xLCJwYXlsb2FkIjotM\
     X0sImp0aSI6IjNCRVJaUEtMQTRZQzQ0WE5YT1VUUzVMWlBRTjRNMk5LRlVDVUpMQlNHVjJBSTdMWUxQM1EifQ.IB\
     wkab-J4k8-mKXPvytwLk68_N8A7QXgX7h31ZFgqlh71K98kpH66G5dBIxu-776FBMmDnD_xrdIp0igxLajBg";
+/// The user's public key.
+const USER_ID: &str = "UADLQYNWA7EMEGPGBNFQ6RYGC3V6Z42LJJTRXY5HNPSTLZJCEZMLRWTU";
 /// The user's key.
 const SEED: &str = "SUAPFIMAXNSJMSKL7NDVUSH6OIP6MTRA7JDYU7VRORXO3ICQLOF5PHVQ2M";
 
 /// Where the credentials file of a server is.
 pub(super) fn file(folder: &Path) -> PathBuf {
     folder.join("parti.creds")
+}
+
+/// Where the file with the user's key alone is.
+pub(super) fn seed_file(folder: &Path) -> PathBuf {
+    folder.join("parti.nk")
+}
+
+/// Writes the file with the user's key alone.
+pub(super) fn make_seed(folder: &Path) -> Result<(), Error> {
+    write(&seed_file(folder), &format!("{SEED}\n"))
+}
+
+/// What a server reads that knows the user by its public key.
+pub(super) fn nkey_config() -> String {
+    format!("authorization {{ users: [ {{ nkey: {USER_ID} }} ] }}")
 }
 
 /// Writes the credentials file.

@@ -46,7 +46,7 @@ impl Kind for Nats {
         let address = self.address();
         let scheme = self.scheme();
         match &self.options.login {
-            Login::None | Login::Credentials => format!("{scheme}://{address}"),
+            Login::None | Login::Credentials | Login::Nkey => format!("{scheme}://{address}"),
             Login::User { name, password } => format!("{scheme}://{name}:{password}@{address}"),
             Login::Token(token) => format!("{scheme}://{token}@{address}"),
         }
@@ -59,7 +59,11 @@ impl Kind for Nats {
 
 impl Nats {
     fn scheme(&self) -> &'static str {
-        if self.options.tls { "tls" } else { "nats" }
+        if self.options.tls.is_on() {
+            "tls"
+        } else {
+            "nats"
+        }
     }
 
     /// Whether clients are greeted, by this server and no other on its port.
@@ -108,6 +112,11 @@ impl Running<Nats> {
         Some(credentials::file(self.folder())).filter(|file| file.exists())
     }
 
+    /// The file with the key by which a client must sign, when the server was started with one.
+    pub fn seed_file(&self) -> Option<PathBuf> {
+        Some(credentials::seed_file(self.folder())).filter(|file| file.exists())
+    }
+
     /// Host and port of its monitoring, which speaks HTTP: `/varz`, `/jsz`, `/healthz`.
     pub fn monitor(&self) -> String {
         self.kind.monitor.address()
@@ -136,11 +145,13 @@ impl Builder {
     fn prepare(&self, folder: Folder, cluster: Option<&str>) -> Result<Server, Error> {
         let (client, monitor) = (Port::lease()?, Port::lease()?);
         let name = format!("parti-{}", client.number());
-        if self.tls {
+        if self.tls.is_on() {
             Certificates::make(folder.path())?;
         }
-        if matches!(self.login, Login::Credentials) {
-            credentials::make(folder.path())?;
+        match self.login {
+            Login::Credentials => credentials::make(folder.path())?,
+            Login::Nkey => credentials::make_seed(folder.path())?,
+            Login::None | Login::User { .. } | Login::Token(_) => {}
         }
         let file = folder.path().join("nats.conf");
         write(

@@ -210,6 +210,7 @@ impl<I: Invariant> Bench<I> {
             degraded: None,
             partitions: 0,
             heeds: Revision(0),
+            renewed_at: 0,
             nonce: Nonce(0),
         };
         self.write(
@@ -286,7 +287,11 @@ impl<I: Invariant> Bench<I> {
 
     pub fn handle(&mut self, proc: Proc, id: &str, offset: u64) -> Verdict {
         let job = self.job(id, offset);
-        self.act(proc, Action::Handle(job))
+        self.see(Seen::CallBegan {
+            proc,
+            local: Time(self.now),
+            job: &job,
+        })
     }
 
     pub fn end_call(&mut self, proc: Proc, id: &str, offset: u64, reported: bool) -> Verdict {

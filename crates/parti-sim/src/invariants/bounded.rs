@@ -4,6 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use parti_core::ids::WorkerId;
+use parti_core::io::Job;
 use parti_core::io::Scope;
 use parti_core::worker::{Action, chronicle};
 
@@ -70,6 +71,7 @@ impl Invariant for Bounded {
                 Ok(())
             }
             Seen::Acted { proc, action, .. } => self.act(facts, *proc, action),
+            Seen::CallBegan { proc, job, .. } => called(facts, *proc, job),
             _ => Ok(()),
         }
     }
@@ -102,22 +104,24 @@ impl Bounded {
             Action::Unwatch(scope) => {
                 self.way.entry(proc).or_default().watches.remove(scope);
             }
-            Action::Handle(job) => {
-                let running = facts.procs[proc].calls.len();
-                // Calls of a lost session may still run beside those of the next one.
-                let sessions = facts.procs[proc].sessions.len().max(1);
-                let allowed = facts.setup.config.processing.concurrency as usize * sessions;
-                if running > allowed {
-                    return Err(format!(
-                        "process {proc} dispatched {}/{} as call number {running} at once",
-                        job.partition, job.message.offset
-                    ));
-                }
-            }
             _ => {}
         }
         Ok(())
     }
+}
+
+fn called(facts: &Facts, proc: Proc, job: &Job) -> Verdict {
+    let running = facts.procs[proc].calls.len();
+    // Calls of a lost session may still run beside those of the next one.
+    let sessions = facts.procs[proc].sessions.len().max(1);
+    let allowed = facts.setup.config.processing.concurrency as usize * sessions;
+    if running > allowed {
+        return Err(format!(
+            "process {proc} dispatched {}/{} as call number {running} at once",
+            job.partition, job.message.offset
+        ));
+    }
+    Ok(())
 }
 
 #[cfg(test)]

@@ -84,11 +84,7 @@ impl Invariant for ExactStart {
                 }
                 Ok(())
             }
-            Seen::Acted {
-                proc,
-                action: Action::Handle(job),
-                ..
-            } => self.dispatched(facts, *proc, job),
+            Seen::CallBegan { proc, job, .. } => self.dispatched(facts, *proc, job),
             _ => Ok(()),
         }
     }

@@ -55,11 +55,7 @@ impl Invariant for KeepsNothing {
                 action: Action::Report(report),
                 ..
             } => self.reported(facts, *proc, report),
-            Seen::Acted {
-                proc,
-                action: Action::Handle(job),
-                ..
-            } => self.dispatched(facts, *proc, job),
+            Seen::CallBegan { proc, job, .. } => self.dispatched(facts, *proc, job),
             _ => Ok(()),
         }
     }

@@ -1,8 +1,6 @@
 //! No message is dispatched after the worker's own lease deadline: the time its last accepted
 //! renewal was *sent*, plus the lease, by its own clock. And none after its session was ended.
 
-use parti_core::worker::Action;
-
 use super::{Invariant, Verdict};
 use crate::facts::{Facts, Seen};
 
@@ -15,12 +13,7 @@ impl Invariant for LeaseDispatch {
     }
 
     fn see(&mut self, facts: &Facts, seen: &Seen<'_>) -> Verdict {
-        let Seen::Acted {
-            proc,
-            local,
-            action: Action::Handle(job),
-        } = seen
-        else {
+        let Seen::CallBegan { proc, local, job } = seen else {
             return Ok(());
         };
         let (partition, offset) = (&job.partition, job.message.offset);

@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use parti_core::ids::{Epoch, PartitionId, WorkerId};
 use parti_core::key::Key;
 use parti_core::record::SessionStatus;
-use parti_core::worker::{Action, Fatal};
+use parti_core::worker::Fatal;
 
 use super::{Invariant, Verdict, partition_write};
 use crate::facts::{Facts, Proc, Seen};
@@ -43,6 +43,8 @@ impl Invariant for NamedErrors {
                 match result {
                     // A start that the store did not answer: its supervisor tries again.
                     Err(Fatal::GaveUp { .. }) => Ok(()),
+                    // It was told to stop, and the store did not let it.
+                    Err(Fatal::StopTimedOut(_)) => Ok(()),
                     // It had heard of a new list, and of no leader that has: that can last.
                     Err(Fatal::Disagreement(_)) if facts.list_changed => Ok(()),
                     Err(Fatal::StableIdExhausted(_)) if lost.is_none() => match spare_id(facts) {
@@ -57,11 +59,7 @@ impl Invariant for NamedErrors {
                     _ => Ok(()),
                 }
             }
-            Seen::Acted {
-                proc,
-                action: Action::Handle(job),
-                ..
-            } => {
+            Seen::CallBegan { proc, job, .. } => {
                 let (id, offset) = (&job.partition, job.message.offset);
                 let knows = facts.procs[*proc].must_notice;
                 if knows && lost.is_some_and(|at| facts.now > at + patience(facts)) {

@@ -2,8 +2,6 @@
 //! do two processes work on one partition, except that a process whose session was ended, or whose
 //! time to stop is nearly over, may still finish the calls it had begun before.
 
-use parti_core::worker::Action;
-
 use super::{Invariant, Verdict};
 use crate::facts::{Facts, Seen};
 use crate::setup::micros;
@@ -17,12 +15,7 @@ impl Invariant for OneDispatcher {
     }
 
     fn see(&mut self, facts: &Facts, seen: &Seen<'_>) -> Verdict {
-        let Seen::Acted {
-            proc,
-            action: Action::Handle(job),
-            ..
-        } = seen
-        else {
+        let Seen::CallBegan { proc, job, .. } = seen else {
             return Ok(());
         };
         let (partition, offset) = (&job.partition, job.message.offset);

@@ -3,7 +3,6 @@
 //! ordering, only messages that exist, from the group's start on.
 
 use parti_core::config::Ordering;
-use parti_core::worker::Action;
 
 use super::{Invariant, Verdict};
 use crate::facts::{Facts, Seen};
@@ -21,12 +20,7 @@ impl Invariant for Order {
     }
 
     fn see(&mut self, facts: &Facts, seen: &Seen<'_>) -> Verdict {
-        let Seen::Acted {
-            proc,
-            action: Action::Handle(job),
-            ..
-        } = seen
-        else {
+        let Seen::CallBegan { proc, job, .. } = seen else {
             return Ok(());
         };
         let (id, offset, key) = (&job.partition, job.message.offset, job.message.key);

@@ -45,8 +45,8 @@ impl Invariant for PauseRests {
                 ..
             } if self.paused.contains(&job.partition) => {
                 return Err(format!(
-                    "process {proc} begins {}/{} under epoch {}, though it is paused",
-                    job.partition, job.message.offset, job.epoch
+                    "process {proc} begins messages of {} under epoch {}, though it is paused",
+                    job.partition, job.epoch
                 ));
             }
             _ => {}

@@ -12,7 +12,6 @@ use std::collections::BTreeMap;
 use parti_core::ids::{Epoch, Offset, PartitionId};
 use parti_core::io::{HandlerResult, Job};
 use parti_core::record::Begun;
-use parti_core::worker::Action;
 
 use super::{Invariant, Verdict};
 use crate::facts::{Facts, Proc, Seen};
@@ -52,11 +51,7 @@ impl Invariant for PoisonEnds {
             return Ok(());
         }
         match seen {
-            Seen::Acted {
-                proc,
-                action: Action::Handle(job),
-                ..
-            } => self.begins(facts, *proc, job),
+            Seen::CallBegan { proc, job, .. } => self.begins(facts, *proc, job),
             Seen::CallEnded {
                 job,
                 result: HandlerResult::Done,

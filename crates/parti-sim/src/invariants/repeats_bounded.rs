@@ -6,7 +6,6 @@
 //! orderings one slow message rightly holds it back for all later ones.
 
 use parti_core::config::Ordering;
-use parti_core::worker::Action;
 
 use super::{Invariant, Verdict};
 use crate::facts::{Facts, Life, Seen};
@@ -29,12 +28,7 @@ impl Invariant for RepeatsBounded {
     }
 
     fn see(&mut self, facts: &Facts, seen: &Seen<'_>) -> Verdict {
-        let Seen::Acted {
-            proc,
-            action: Action::Handle(job),
-            ..
-        } = seen
-        else {
+        let Seen::CallBegan { proc, job, .. } = seen else {
             return Ok(());
         };
         if facts.setup.config.processing.ordering != Ordering::Partition {

@@ -7,6 +7,7 @@
 use parti_core::io::SourceKind;
 use parti_core::key::Key;
 use parti_core::record::Record;
+use parti_core::worker::Fatal;
 
 use super::{Invariant, Verdict};
 use crate::facts::{Facts, Life, ProcFacts, Seen};
@@ -26,7 +27,7 @@ impl Invariant for StopIsPrompt {
     fn see(&mut self, facts: &Facts, seen: &Seen<'_>) -> Verdict {
         let Seen::Ended {
             proc,
-            result: Ok(()),
+            result: Ok(()) | Err(Fatal::StopTimedOut(_)),
         } = seen
         else {
             return Ok(());

@@ -2,8 +2,6 @@
 //! of it, is dispatched again only if that worker's process was killed or lost its session since
 //! the call began, or had to go before it could write down its progress.
 
-use parti_core::worker::Action;
-
 use super::{Invariant, Verdict};
 use crate::facts::{Completion, Facts, Life, Seen};
 use crate::setup::micros;
@@ -21,12 +19,7 @@ impl Invariant for ZeroRepeats {
     }
 
     fn see(&mut self, facts: &Facts, seen: &Seen<'_>) -> Verdict {
-        let Seen::Acted {
-            proc,
-            action: Action::Handle(job),
-            ..
-        } = seen
-        else {
+        let Seen::CallBegan { proc, job, .. } = seen else {
             return Ok(());
         };
         let Some(index) = facts.setup.index_of(&job.partition) else {

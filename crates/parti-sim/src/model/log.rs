@@ -99,6 +99,10 @@ impl Log {
             SourceRequest::DeadLetter { ask, job, error } => {
                 Some(self.letters.publish(self.identity, ask, job, error))
             }
+            SourceRequest::Sweep { ask, .. } => Some(SourceEvent::Swept {
+                ask,
+                result: Err(no_consumer()),
+            }),
             SourceRequest::Head { ask } => Some(SourceEvent::Head {
                 ask,
                 result: Err(no_consumer()),

@@ -182,6 +182,21 @@ impl Stream {
                     result: Ok(batch),
                 })
             }
+            SourceRequest::Sweep {
+                ask,
+                partitions,
+                from,
+                upto,
+                limit,
+            } => {
+                let swath = self
+                    .messages
+                    .sweep(&partitions, from, upto, limit, self.replica_lag);
+                Some(SourceEvent::Swept {
+                    ask,
+                    result: Ok(swath),
+                })
+            }
             SourceRequest::Resolve {
                 ask,
                 partition,
@@ -451,7 +466,11 @@ impl Stream {
         let Some(durable) = self.durables.get_mut(name) else {
             return Err(SourceError::Rejected("10014: consumer not found".into()));
         };
-        durable.reset(identity);
+        let start = match self.config.retention {
+            Retention::WorkQueue => 1,
+            Retention::Limits => self.messages.last() + 1,
+        };
+        durable.reset(identity, start);
         Ok(durable.state(true))
     }
 

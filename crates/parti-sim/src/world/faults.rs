@@ -431,7 +431,7 @@ pub(super) fn word_of(event: &Event) -> u64 {
         Event::RefreshPartitions => 22,
         Event::ClockJumped => 23,
         Event::Source(_) => 24,
-        Event::Handled { offset, .. } => offset.0 << 16 | 25,
+        Event::Handled { ran, .. } => ran.first.0 << 16 | 25,
         _ => 26,
     }
 }

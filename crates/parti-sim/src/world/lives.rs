@@ -277,7 +277,7 @@ impl World {
         self.cut_calls(proc);
         self.jury.see(self.now, Seen::Ended { proc, result });
         let restart_after = match result {
-            Ok(()) => self.procs[proc].restart_after,
+            Ok(()) | Err(Fatal::StopTimedOut(_)) => self.procs[proc].restart_after,
             Err(Fatal::GaveUp { .. } | Fatal::StableIdExhausted(_) | Fatal::Disagreement(_)) => {
                 Some(self.lots.between(SECOND, 3 * SECOND))
             }

@@ -63,6 +63,8 @@ use parti_core::io::{SourceKind, StoreOp};
 
 /// How often the world looks whether everything is well again.
 const LOOK: Micros = SECOND / 2;
+/// So often an event by which messages flow waits for the next event of its process.
+const LINGERS: f64 = 0.1;
 
 /// What is going to happen.
 enum Happening {
@@ -134,6 +136,10 @@ enum Happening {
     Disconnected { client: ClientId },
     /// The source has something although nobody asked.
     SourceTimer,
+    /// A run of handler calls gets its turn.
+    CallBegins { proc: Proc, call: u64 },
+    /// A handler call has to wait.
+    CallWaits { proc: Proc, call: u64 },
     /// A handler call ends.
     CallEnds { proc: Proc, call: u64 },
     /// A message is published.
@@ -342,6 +348,8 @@ impl World {
                 self.source_timer = Micros::MAX;
                 self.pump_source();
             }
+            Happening::CallBegins { proc, call } => self.call_begins(proc, call),
+            Happening::CallWaits { proc, call } => self.call_waits(proc, call),
             Happening::CallEnds { proc, call } => self.call_ends(proc, call),
             Happening::Publish => self.publish(),
             Happening::Fault(number) => self.fault(number),
@@ -356,7 +364,8 @@ impl World {
         if process.worker.is_none() {
             return;
         }
-        if process.paused {
+        // Now and then its event loop comes to it only with the next event.
+        if process.paused || (event.flows() && self.lots.chance(LINGERS)) {
             process.inbox.push(event);
             return;
         }
@@ -365,13 +374,17 @@ impl World {
 
     fn handle(&mut self, proc: Proc, event: Event) {
         let (now, local) = (self.now, self.procs[proc].clock.local(self.now));
-        self.trace
-            .step(now, [proc as u64, faults::word_of(&event), local.0]);
-        self.trace.say(now, || format!("→ {proc} {event:?}"));
-        self.note_terms(proc, &event);
+        let mut events = std::mem::take(&mut self.procs[proc].inbox);
+        events.push(event);
+        for event in &events {
+            self.trace
+                .step(now, [proc as u64, faults::word_of(event), local.0]);
+            self.trace.say(now, || format!("→ {proc} {event:?}"));
+            self.note_terms(proc, event);
+        }
         let mut actions = std::mem::take(&mut self.actions);
         if let Some(worker) = &mut self.procs[proc].worker {
-            worker.handle(local, event, &mut actions);
+            worker.handle(local, events, &mut actions);
         }
         for action in actions.drain(..) {
             self.trace.say(now, || format!("  {proc} ↦ {action:?}"));
@@ -398,7 +411,8 @@ impl World {
                 .retain(|watch| watch.scope != scope),
             Action::ListPartitions => self.list_partitions(proc),
             Action::Source(request) => self.send_to_source(proc, request),
-            Action::Handle(job) => self.call(proc, job),
+            Action::Handle(run) => self.call(proc, run),
+            Action::Halt(partition) => self.halt(proc, &partition),
             // Nobody brings his own consumption here.
             Action::Committed(..) => {}
             Action::Report(report) => self.reported(proc, &report),

@@ -304,6 +304,13 @@ fn failure_of(request: &SourceRequest) -> Option<(Ask, SourceEvent)> {
                 result: Err(error()),
             },
         ),
+        SourceRequest::Sweep { ask, .. } => (
+            *ask,
+            SourceEvent::Swept {
+                ask: *ask,
+                result: Err(error()),
+            },
+        ),
         SourceRequest::Resolve { ask, .. } => (
             *ask,
             SourceEvent::Resolved {
@@ -339,6 +346,7 @@ fn answered_ask(event: &SourceEvent) -> Option<Ask> {
         SourceEvent::Consumer { ask, .. }
         | SourceEvent::Head { ask, .. }
         | SourceEvent::Read { ask, .. }
+        | SourceEvent::Swept { ask, .. }
         | SourceEvent::Resolved { ask, .. }
         | SourceEvent::DeadLettered { ask, .. }
         | SourceEvent::External { ask, .. } => Some(*ask),

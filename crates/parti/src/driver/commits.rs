@@ -65,9 +65,18 @@ impl Lease {
         self.until.store(until.0, Ordering::Release);
     }
 
-    fn is_alive(&self) -> bool {
-        let now = Time::ZERO + self.clock.now().since(self.origin);
+    /// The time by the process's own clock.
+    pub(super) fn now(&self) -> Time {
+        Time::ZERO + self.clock.now().since(self.origin)
+    }
+
+    /// Whether a message may begin now.
+    pub(super) fn is_alive_at(&self, now: Time) -> bool {
         now < Time(self.until.load(Ordering::Acquire))
+    }
+
+    fn is_alive(&self) -> bool {
+        self.is_alive_at(self.now())
     }
 }
 

@@ -3,10 +3,10 @@
 //! ```text
 //!            ┌───────────────────────── inbox: Event ─────────────────────────┐
 //!            ▼                                                                │
-//!   worker.handle(now, event) ──▶ actions ──┬─ Store ────▶ task: GroupStore ──┤
+//!   worker.handle_all(events) ──▶ actions ──┬─ Store ────▶ task: GroupStore ──┤
 //!            ▲                              ├─ Watch ────▶ task: its stream ──┤
 //!            │ Tick at next_deadline        ├─ Source ───▶ Transport ─────────┤
-//!            │                              ├─ Handle ───▶ task: the handler ─┤
+//!            │                              ├─ Handle ───▶ task: its calls ───┤
 //!            └── timer                      ├─ ListPartitions ──▶ task ───────┘
 //!                                           ├─ Committed ▶ whoever committed
 //!                                           ├─ Report ───▶ observer, in line; status
@@ -18,17 +18,18 @@
 
 pub(crate) mod commits;
 mod requests;
+mod runs;
 pub(crate) mod tasks;
 mod trouble;
 
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use futures_util::StreamExt;
-use parti_core::ids::{PartitionId, WorkerId};
-use parti_core::io::{HandlerResult, Job, Scope, StoreRequest};
+use parti_core::ids::WorkerId;
+use parti_core::io::{Scope, StoreRequest};
 use parti_core::time::Time;
 use parti_core::worker::{Action, Event, Fatal, Options, Report, State, Worker};
 use tokio::sync::{mpsc, watch};
@@ -38,14 +39,15 @@ use tokio_util::sync::DropGuard;
 use crate::clock::Clock;
 use crate::handler::Handler;
 use crate::member::Assignment;
-use crate::message::Message;
+use crate::metrics::Probe;
 use crate::partitions::PartitionSource;
-use crate::source::{Record, Transport};
+use crate::source::Transport;
 use crate::store::{GroupChange, GroupStore};
 use commits::{CommitInbox, CommitRequest, Lease};
+use runs::Runs;
 use tasks::{Tasks, caught};
 
-/// So many events are taken in before the loop looks at the clock again.
+/// So many events are taken in together, before the loop looks at the clock again.
 const BURST: usize = 256;
 
 /// A wall clock that moves by more than this against our own was set, not slewed.
@@ -103,6 +105,8 @@ pub(crate) struct Parts {
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) commits: CommitInbox,
     pub(crate) lease: Arc<Lease>,
+    /// None: nothing is measured.
+    pub(crate) probe: Option<Probe>,
 }
 
 /// Handles of a loop that runs.
@@ -124,7 +128,7 @@ pub(crate) fn start(parts: Parts, tasks: &Tasks) -> Handles {
         store,
         transport: parts.transport,
         partitions: parts.partitions,
-        handler: parts.handler,
+        runs: Runs::new(parts.handler, parts.lease.clone(), events.downgrade()),
         observers: parts.observers,
         wall: Wall::new(parts.clock.as_ref(), origin),
         clock: parts.clock,
@@ -138,6 +142,7 @@ pub(crate) fn start(parts: Parts, tasks: &Tasks) -> Handles {
         assignment: None,
         lease: parts.lease,
         committing: None,
+        probe: parts.probe,
     };
     tasks.spawn(driver.run(inbox, parts.commits));
     Handles {
@@ -174,7 +179,7 @@ struct Driver {
     store: GroupStore,
     transport: Arc<dyn Transport>,
     partitions: Arc<dyn PartitionSource>,
-    handler: Arc<dyn Handler>,
+    runs: Runs,
     observers: Vec<Arc<dyn Observer>>,
     clock: Arc<dyn Clock>,
     /// The process's time zero: the core wants to start near it.
@@ -192,6 +197,7 @@ struct Driver {
     lease: Arc<Lease>,
     /// Who waits for the answer to the commit that is being handled.
     committing: Option<commits::Answer>,
+    probe: Option<Probe>,
 }
 
 impl fmt::Debug for Driver {
@@ -220,9 +226,7 @@ impl Driver {
                     if taken == 0 {
                         return;
                     }
-                    for event in burst.drain(..) {
-                        self.handle(event);
-                    }
+                    self.handle_all(&mut burst);
                 }
                 // Disabled once nobody is left who could commit.
                 Some(commit) = commits.recv() => self.commit(commit),
@@ -232,6 +236,10 @@ impl Driver {
                     }
                     self.handle(Event::Tick);
                 }
+            }
+            if let Some(probe) = &mut self.probe {
+                let now = Time::ZERO + self.clock.now().since(self.origin);
+                probe.settled(now, &self.worker, &self.transport, &self.tasks);
             }
             if self.status.borrow().end.is_some() {
                 return;
@@ -252,10 +260,26 @@ impl Driver {
     }
 
     fn handle(&mut self, event: Event) {
+        self.handle_all(&mut vec![event]);
+    }
+
+    fn handle_all(&mut self, events: &mut Vec<Event>) {
         let now = self.now();
-        self.worker.handle(now, event, &mut self.actions);
+        for event in &*events {
+            self.runs.heard(event);
+            if let Some(probe) = &mut self.probe {
+                probe.event(now, event);
+            }
+        }
+        self.worker
+            .handle_all(now, events.drain(..), &mut self.actions);
+        // Whatever is begun from now on looks at it.
+        self.lease.set(self.worker.lease_until());
         let mut end = None;
         for action in std::mem::take(&mut self.actions) {
+            if let Some(probe) = &mut self.probe {
+                probe.action(now, &action);
+            }
             if let Some(result) = self.carry_out(action) {
                 end = Some(result);
             }
@@ -273,7 +297,6 @@ impl Driver {
 
     fn tell_status(&self, end: Option<Result<(), Fatal>>) {
         let worker = &self.worker;
-        self.lease.set(worker.lease_until());
         self.status.send_if_modified(|status| {
             let same = status.state == worker.state()
                 && status.id.as_ref() == worker.id()
@@ -304,7 +327,12 @@ impl Driver {
                     self.transport.request(request, &events, &self.tasks);
                 }
             }
-            Action::Handle(job) => self.call_handler(job),
+            Action::Handle(run) => {
+                let worker = self.worker.id().cloned();
+                let times = self.probe.as_ref().map(Probe::call_times);
+                self.runs.start(run, worker, times, &self.tasks);
+            }
+            Action::Halt(partition) => self.runs.halt(&partition),
             Action::Committed(_, result) => {
                 if let Some(answer) = self.committing.take() {
                     // Whoever asked may have gone meanwhile.
@@ -407,39 +435,5 @@ impl Driver {
                 }
             }
         });
-    }
-
-    fn call_handler(&self, job: Job) {
-        let (partition, epoch, offset) = (job.partition.clone(), job.epoch, job.message.offset);
-        let message = self.message(job);
-        let handler = self.handler.clone();
-        self.spawn(async move {
-            let result = match message {
-                None => HandlerResult::Failed("the message lost its body".into()),
-                Some(message) => match caught(handler.handle(message)).await {
-                    Ok(Ok(())) => HandlerResult::Done,
-                    Ok(Err(error)) => HandlerResult::Failed(error.to_string().into()),
-                    Err(panic) => HandlerResult::Panicked(panic.into()),
-                },
-            };
-            Event::Handled {
-                partition,
-                epoch,
-                offset,
-                result,
-            }
-        });
-    }
-
-    fn message(&self, job: Job) -> Option<Message> {
-        Some(Message {
-            record: job.message.body.get::<Record>()?,
-            offset: job.message.offset,
-            partition: PartitionId::clone(&job.partition),
-            epoch: job.epoch,
-            attempt: job.attempt,
-            worker: self.worker.id()?.clone(),
-            received_at: SystemTime::now(),
-        })
     }
 }

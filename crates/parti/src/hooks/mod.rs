@@ -202,6 +202,9 @@ impl Observer for Reporter {
             | Report::Taken { .. }
             | Report::Released { .. }
             | Report::DeadLettered { .. }
+            | Report::Flushed { .. }
+            | Report::Planned { .. }
+            | Report::Moved { .. }
             | Report::History(_) => false,
         };
         if wanted {

@@ -57,7 +57,7 @@ impl MemoryLog {
         let offset = Offset(records.len() as u64);
         records.push(Record {
             offset,
-            subject: partition.to_string(),
+            subject: partition.as_str().into(),
             payload: payload.into(),
             timestamp_ms: now.map_or(0, |now| now.as_millis() as u64),
             ..Record::default()

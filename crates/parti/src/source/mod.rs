@@ -16,6 +16,7 @@ mod memory;
 mod transport;
 
 use std::fmt;
+use std::sync::Arc;
 
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -27,7 +28,7 @@ pub use memory::MemoryLog;
 pub use parti_core::config::StartPosition;
 pub use parti_core::ids::{Offset, PartitionId};
 pub use parti_core::io::SourceError;
-pub(crate) use transport::{LogTransport, Transport, refused};
+pub(crate) use transport::{LogTransport, Transport, Wire, refused};
 
 /// A log that is read by partition and offset.
 #[async_trait]
@@ -79,7 +80,7 @@ pub struct Record {
     /// Its place in its partition.
     pub offset: Offset,
     /// The subject or topic that it was published to.
-    pub subject: String,
+    pub subject: Arc<str>,
     /// Its key, if it has one.
     pub key: Option<Bytes>,
     /// Its headers, in order.

@@ -4,7 +4,8 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::StreamExt;
+use futures_util::future::BoxFuture;
+use futures_util::{FutureExt, StreamExt};
 use parti_core::io::{
     self, Body, Job, ReadBatch, SourceError, SourceEvent, SourceKind, SourceRequest,
 };
@@ -13,7 +14,7 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use crate::driver::tasks::{Tasks, caught};
 
-use super::{Batch, DeadLetter, Growth, Record, Source};
+use super::{Batch, DeadLetter, Growth, Offset, PartitionId, Record, Source, StartPosition};
 use parti_core::worker::Event;
 
 /// Carries out source requests; every one with an `Ask` gets exactly one answer.
@@ -26,6 +27,31 @@ pub(crate) trait Transport: fmt::Debug + Send + Sync {
 
     /// Carries out one request, without waiting for it.
     fn request(&self, request: SourceRequest, events: &UnboundedSender<Event>, tasks: &Tasks);
+
+    /// What only the wire shows, for metrics.
+    fn wire(&self) -> Wire {
+        Wire::default()
+    }
+
+    /// One past the newest message of each of these partitions, as far as it can be told: for
+    /// metrics.
+    fn ends(&self, _partitions: Vec<PartitionId>) -> BoxFuture<'static, Ends> {
+        std::future::ready(Ends::new()).boxed()
+    }
+}
+
+/// Where partitions end.
+pub(crate) type Ends = Vec<(PartitionId, Offset)>;
+
+/// What only the wire shows of a durable consumer.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Wire {
+    /// Deliveries of messages that had been delivered before.
+    pub(crate) redelivered: u64,
+    /// Messages that the consumer has still to deliver, by its last delivery.
+    pub(crate) pending: u64,
+    /// Whether pulls are answered.
+    pub(crate) healthy: bool,
 }
 
 /// The transport of everything that is read by partition and offset.
@@ -75,6 +101,22 @@ impl Transport for LogTransport {
                 let _ = events.send(Event::Source(answer));
             }
         });
+    }
+
+    fn ends(&self, partitions: Vec<PartitionId>) -> BoxFuture<'static, Ends> {
+        let (source, limit) = (self.source.clone(), self.limit);
+        async move {
+            let mut ends = Ends::new();
+            for partition in partitions {
+                let end = source.resolve(&partition, StartPosition::Latest);
+                // One that cannot be told now may be told the next time.
+                if let Ok(end) = within(limit, end).await {
+                    ends.push((partition, end));
+                }
+            }
+            ends
+        }
+        .boxed()
     }
 }
 
@@ -135,6 +177,10 @@ pub(crate) fn refused(request: SourceRequest, why: &str) -> Option<SourceEvent> 
             result: Err(error()),
         },
         SourceRequest::Read { ask, .. } => SourceEvent::Read {
+            ask,
+            result: Err(error()),
+        },
+        SourceRequest::Sweep { ask, .. } => SourceEvent::Swept {
             ask,
             result: Err(error()),
         },

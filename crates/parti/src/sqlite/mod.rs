@@ -29,6 +29,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use rusqlite::config::DbConfig;
 use rusqlite::{Connection, ErrorCode, FileControl, OpenFlags, Transaction, TransactionBehavior};
 
 pub(crate) use fault::{Fault, WriteFault};
@@ -307,6 +308,10 @@ fn connect(path: &Path, layout: &Layout) -> Result<(Connection, Arc<AtomicU64>),
             "PRAGMA synchronous = FULL; PRAGMA trusted_schema = OFF; PRAGMA temp_store = MEMORY;
              PRAGMA journal_size_limit = 16777216; PRAGMA cell_size_check = ON;",
         )
+        .map_err(fault)?;
+    // Else a statement is prepared anew whenever another value is bound to its LIMIT.
+    connection
+        .set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)
         .map_err(fault)?;
     match content {
         Content::Nothing => {

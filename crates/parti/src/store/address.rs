@@ -68,6 +68,13 @@ impl Address {
             Some((login, hosts)) => (Some(login), hosts),
             None => (None, authority),
         };
+        // Otherwise the first hosts would become a part of the password, silently.
+        if login.is_some_and(|login| login.contains('@') && login.find('@') < login.rfind(',')) {
+            return Err(bad(
+                "it has a login for more than one host; write it once, before the first host, as \
+                 in nats://user:password@host-a,host-b (and , @ in a password as %2C %40)",
+            ));
+        }
         let (user, password) = match login.map(|login| login.split_once(':').unwrap_or((login, "")))
         {
             None => (None, None),
@@ -273,6 +280,7 @@ mod tests {
             "nats://[h]hush",
             "nats://u:hush%ff@h",
             "nats://h?a=hush&a=hush",
+            "nats://u:hush@a:1,u:hush@b:2",
         ] {
             let error = Address::parse(url).expect_err(url).to_string();
             assert!(!error.contains("hush"), "{error}");

@@ -24,7 +24,7 @@ use futures_util::{StreamExt, stream};
 use parti_core::rng::Rng;
 use tokio::sync::watch;
 
-use super::{Change, Entry, Error, Revision, Scope, Store, Watch, Write, check_batch};
+use super::{About, Change, Entry, Error, Revision, Scope, Store, Watch, Write, check_batch};
 
 /// How likely each fault is, from 0 to 1. The default is none.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -267,6 +267,12 @@ impl Store for Faulty {
         self.delay().await;
         self.check()?;
         self.inner.list(scope).await
+    }
+
+    async fn about(&self) -> Result<About, Error> {
+        self.delay().await;
+        self.check()?;
+        self.inner.about().await
     }
 
     async fn write(&self, batch: Vec<Write>) -> Vec<Result<Revision, Error>> {

@@ -1,6 +1,7 @@
 //! A wrapper that counts and times what goes through a store.
 //!
-//! It exports nothing by itself: [`Metered::snapshot`] hands out the numbers.
+//! [`Metered::snapshot`] hands out the numbers. Around a worker's own store, when there is a recorder
+//! of metrics, they are recorded too.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -9,7 +10,9 @@ use std::time::{Duration, Instant};
 use async_trait::async_trait;
 use futures_util::StreamExt;
 
-use super::{Change, Entry, Error, Revision, Scope, Store, Watch, Write};
+use crate::metrics::{Meters, StoreHandles};
+
+use super::{About, Change, Entry, Error, Revision, Scope, Store, Watch, Write};
 
 /// The upper bounds of the latency buckets; one more bucket holds what took longer.
 pub const BOUNDS: [Duration; 10] = [
@@ -91,78 +94,137 @@ pub struct Numbers {
 #[derive(Clone, Debug)]
 pub struct Metered {
     inner: Arc<dyn Store>,
-    numbers: Arc<Mutex<Numbers>>,
+    counts: Arc<Counts>,
+}
+
+/// The numbers, and where they are recorded as metrics.
+#[derive(Debug, Default)]
+struct Counts {
+    numbers: Mutex<Numbers>,
+    meters: Option<Arc<Meters>>,
+}
+
+impl Counts {
+    fn numbers(&self) -> MutexGuard<'_, Numbers> {
+        // Numbers are whole after every step.
+        self.numbers.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn count(&self, count: impl FnOnce(&mut Numbers)) {
+        let mut numbers = self.numbers();
+        let Some(meters) = &self.meters else {
+            return count(&mut numbers);
+        };
+        let before = StoreHandles::counts(&numbers);
+        count(&mut numbers);
+        let now = StoreHandles::counts(&numbers);
+        let gauges = (numbers.running, numbers.watches);
+        meters.with_store(|handles| handles.changed(&before, &now, gauges));
+    }
+}
+
+/// What an operation is.
+#[derive(Clone, Copy, Debug)]
+enum Operation {
+    Read,
+    List,
+    Write,
 }
 
 impl Metered {
     /// Over this store, with all numbers at zero.
     pub fn new(inner: Arc<dyn Store>) -> Self {
+        let counts = Arc::default();
+        Self { inner, counts }
+    }
+
+    /// The same, recorded as metrics too.
+    pub(crate) fn recording(inner: Arc<dyn Store>, meters: Arc<Meters>) -> Self {
+        let counts = Counts {
+            meters: Some(meters),
+            ..Counts::default()
+        };
         Self {
             inner,
-            numbers: Arc::default(),
+            counts: Arc::new(counts),
         }
     }
 
     /// The numbers so far.
     pub fn snapshot(&self) -> Numbers {
-        self.numbers().clone()
+        self.counts.numbers().clone()
     }
 
-    fn numbers(&self) -> MutexGuard<'_, Numbers> {
-        lock(&self.numbers)
-    }
-
-    fn begin(&self, of: fn(&mut Numbers) -> &mut Latency) -> Running {
-        self.numbers().running += 1;
+    fn begin(&self, operation: Operation) -> Running {
+        self.counts.count(|numbers| numbers.running += 1);
         Running {
-            numbers: self.numbers.clone(),
+            counts: self.counts.clone(),
             began: Instant::now(),
-            of: Some(of),
+            operation: Some(operation),
         }
     }
 }
 
-fn lock(numbers: &Mutex<Numbers>) -> MutexGuard<'_, Numbers> {
-    // Numbers are whole after every step.
-    numbers.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 /// An operation under way. Dropped before its end, it counts as given up.
 struct Running {
-    numbers: Arc<Mutex<Numbers>>,
+    counts: Arc<Counts>,
     began: Instant,
-    of: Option<fn(&mut Numbers) -> &mut Latency>,
+    operation: Option<Operation>,
 }
 
 impl Running {
     fn end(mut self, count: impl FnOnce(&mut Numbers)) {
         let took = self.began.elapsed();
-        let mut numbers = lock(&self.numbers);
-        if let Some(of) = self.of.take() {
-            of(&mut numbers).record(took);
+        let Some(operation) = self.operation.take() else {
+            return;
+        };
+        if let Some(meters) = &self.counts.meters {
+            meters.with_store(|handles| {
+                let histogram = match operation {
+                    Operation::Read => handles.read(),
+                    Operation::List => handles.list(),
+                    Operation::Write => handles.write(),
+                };
+                histogram.record(took);
+            });
         }
-        count(&mut numbers);
+        self.counts.count(|numbers| {
+            let latency = match operation {
+                Operation::Read => &mut numbers.reads,
+                Operation::List => &mut numbers.lists,
+                Operation::Write => &mut numbers.batches,
+            };
+            latency.record(took);
+            count(numbers);
+        });
     }
 }
 
 impl Drop for Running {
     fn drop(&mut self) {
-        let mut numbers = lock(&self.numbers);
-        numbers.running -= 1;
-        numbers.given_up += u64::from(self.of.is_some());
+        let given_up = self.operation.is_some();
+        self.counts.count(|numbers| {
+            numbers.running -= 1;
+            numbers.given_up += u64::from(given_up);
+        });
     }
 }
 
 /// An open watch.
-struct Open(Arc<Mutex<Numbers>>);
+struct Open(Arc<Counts>);
 
 impl Drop for Open {
     fn drop(&mut self) {
-        lock(&self.0).watches -= 1;
+        self.0.count(|numbers| numbers.watches -= 1);
     }
 }
 
 impl Numbers {
+    /// How many failures of this kind there were.
+    pub fn errors_of(&self, kind: &str) -> u64 {
+        self.errors.get(kind).copied().unwrap_or(0)
+    }
+
     fn failed(&mut self, error: &Error) {
         *self.errors.entry(error.kind()).or_default() += 1;
     }
@@ -195,7 +257,7 @@ impl Store for Metered {
     }
 
     async fn read(&self, key: &str) -> Result<Option<Entry>, Error> {
-        let running = self.begin(|numbers| &mut numbers.reads);
+        let running = self.begin(Operation::Read);
         let answer = self.inner.read(key).await;
         running.end(|numbers| match &answer {
             Ok(found) => numbers.bytes_in += found.iter().map(size).sum::<u64>(),
@@ -205,7 +267,7 @@ impl Store for Metered {
     }
 
     async fn list(&self, scope: &Scope) -> Result<Vec<Entry>, Error> {
-        let running = self.begin(|numbers| &mut numbers.lists);
+        let running = self.begin(Operation::List);
         let answer = self.inner.list(scope).await;
         running.end(|numbers| match &answer {
             Ok(found) => numbers.bytes_in += found.iter().map(size).sum::<u64>(),
@@ -214,11 +276,15 @@ impl Store for Metered {
         answer
     }
 
+    async fn about(&self) -> Result<About, Error> {
+        self.inner.about().await
+    }
+
     async fn write(&self, batch: Vec<Write>) -> Vec<Result<Revision, Error>> {
         let value = |write: &Write| write.value.as_ref().map_or(0, |value| value.len());
         let bytes = |write: &Write| (write.key.len() + value(write)) as u64;
         let bytes_out: u64 = batch.iter().map(bytes).sum();
-        let running = self.begin(|numbers| &mut numbers.batches);
+        let running = self.begin(Operation::Write);
         let outcomes = self.inner.write(batch).await;
         running.end(|numbers| {
             numbers.bytes_out += bytes_out;
@@ -233,9 +299,9 @@ impl Store for Metered {
     }
 
     fn watch(&self, scope: Scope) -> Watch {
-        self.numbers().watches += 1;
-        let open = Open(self.numbers.clone());
-        let told = move |change: &Change| lock(&open.0).told(change);
+        self.counts.count(|numbers| numbers.watches += 1);
+        let open = Open(self.counts.clone());
+        let told = move |change: &Change| open.0.count(|numbers| numbers.told(change));
         self.inner.watch(scope).inspect(told).boxed()
     }
 }

@@ -28,6 +28,7 @@
 //! watched is one key, or everything below a segment ([`Scope`]). A backend that cannot store such
 //! a text as it is escapes it, reversibly. Values are up to [`MAX_VALUE`] bytes, and may be empty.
 
+mod about;
 mod address;
 pub mod conformance;
 mod error;
@@ -53,6 +54,7 @@ use async_trait::async_trait;
 pub use bytes::Bytes;
 use futures_util::stream::BoxStream;
 
+pub use about::About;
 pub use address::{Address, Secret};
 pub use error::Error;
 pub use ext::StoreExt;
@@ -81,6 +83,11 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
 
     /// Everything in a scope, sorted by key. May be stale.
     async fn list(&self, scope: &Scope) -> Result<Vec<Entry>, Error>;
+
+    /// What it says of itself: its server, versions, clock. By default nothing.
+    async fn about(&self) -> Result<About, Error> {
+        Ok(About::default())
+    }
 
     /// Carries out each write whose expectation holds. The answer has one outcome for each, in
     /// order: the new revision, or why not. However many they are, they take few round trips.

@@ -1,15 +1,18 @@
 //! Backlogs: many messages, large ones, start positions, retention that overtakes, virtual
 //! partitions.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use async_nats::jetstream::stream;
+use futures_util::TryStreamExt;
 use parti::source::JetStream;
 use parti::source::jetstream::{NewMessage, StreamSettings};
-use parti::{Report, StartPosition, Trouble};
+use parti::{PartitionId, Report, StartPosition, Trouble};
 use parti_servers::install::{NATS_LATEST, NATS_OLDEST};
+use tokio::sync::watch;
 
+use crate::ledger::PATIENCE;
 use crate::scene::{Scene, Setup, on_every_setup, publish};
 
 const LIMITS: Setup = Setup {
@@ -18,7 +21,7 @@ const LIMITS: Setup = Setup {
     ack: "explicit",
 };
 
-on_every_setup!(a_long_backlog, large_messages);
+on_every_setup!(a_long_backlog, a_backlog_of_many_partitions, large_messages);
 
 /// More than any window, buffer and read holds, and handled slowly at first, so that lanes overflow.
 async fn a_long_backlog(setup: Setup) {
@@ -44,6 +47,88 @@ async fn a_long_backlog(setup: Setup) {
     }
     let counts = scene.ledger.assert_whole();
     assert_eq!(counts.repeated, 0, "{counts:?}");
+}
+
+/// So many partitions that one read of the whole stream serves them all; no reader stays behind.
+async fn a_backlog_of_many_partitions(setup: Setup) {
+    let mut scene = Scene::new(setup, 60).await;
+    scene.publish_many(12_000).await;
+    let first = scene.start().await;
+    scene.handles(first).await;
+    let publisher = scene.publisher(Duration::from_millis(1)).await;
+    let second = scene.start().await;
+    scene.handles(second).await;
+    publisher.stop().await;
+    scene.ledger.drained().await;
+    let context = scene.context().await;
+    let stream = context.get_stream("S").await.expect("there");
+    let no_readers = async {
+        loop {
+            let names: Vec<String> = stream.consumer_names().try_collect().await.expect("listed");
+            if !names.iter().any(|name| name.starts_with("parti-read-")) {
+                return;
+            }
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+    };
+    let gone = tokio::time::timeout(PATIENCE, no_readers).await;
+    assert!(gone.is_ok(), "readers stay behind");
+    for worker in [first, second] {
+        scene.stop(worker).await;
+    }
+    let counts = scene.ledger.assert_whole();
+    assert_eq!(counts.repeated, 0, "{counts:?}");
+}
+
+/// The handlers stand still while a backlog grows, and the durable with them. When they go on, it is
+/// put at the stream's end, and what it had not delivered is read: all of it, once, in order.
+#[tokio::test]
+async fn a_durable_that_was_left_behind_catches_up() {
+    for version in [NATS_LATEST, NATS_OLDEST] {
+        let mut scene = Scene::new(Setup { version, ..LIMITS }, 40).await;
+        scene.config.jetstream.catch_up_after = Duration::from_millis(1);
+        let gate = watch::Sender::new(true);
+        let waits = gate.clone();
+        let url = scene.url();
+        let handle = move |_, _| {
+            let mut open = waits.subscribe();
+            async move {
+                open.wait_for(|open| *open).await?;
+                Ok(())
+            }
+        };
+        let worker = scene.start_with(&url, handle).await;
+        let context = scene.context().await;
+        let stream = context.get_stream("S").await.expect("there");
+        let delivered = async || {
+            let infos: Vec<_> = stream.consumers().try_collect().await.expect("listed");
+            let durable = infos.iter().find(|info| info.name.starts_with("parti-g-"));
+            durable.map_or(0, |info| info.delivered.consumer_sequence)
+        };
+        scene.taken(40).await;
+        scene.publish_many(40).await;
+        scene.ledger.drained().await;
+        let at_first = delivered().await;
+        let caught_up = async {
+            // It depends on the machine's mood whether the durable counts as slow.
+            let mut published = 0;
+            loop {
+                gate.send_replace(false);
+                scene.publish_many(4_000).await;
+                published += 4_000;
+                gate.send_replace(true);
+                scene.ledger.drained().await;
+                if delivered().await < at_first + published {
+                    return;
+                }
+            }
+        };
+        let caught_up = tokio::time::timeout(PATIENCE, caught_up).await;
+        assert!(caught_up.is_ok(), "the durable brought everything itself");
+        scene.stop(worker).await;
+        let counts = scene.ledger.assert_whole();
+        assert_eq!(counts.repeated, 0, "{counts:?}");
+    }
 }
 
 /// Each as large as the server allows: a pull is bounded by bytes, too, and goes on.
@@ -220,5 +305,52 @@ async fn virtual_partitions_and_their_producer() {
             assert_eq!(key, expected);
             assert_eq!(partition, placed[number].0, "{number}");
         }
+    }
+}
+
+/// A server that computes the partition from a token of the subject: nobody needs our producer.
+#[tokio::test]
+async fn partitions_that_the_server_computes() {
+    for (version, retention) in [
+        (NATS_LATEST, stream::RetentionPolicy::Limits),
+        (NATS_LATEST, stream::RetentionPolicy::WorkQueue),
+        (NATS_OLDEST, stream::RetentionPolicy::Limits),
+    ] {
+        let mut scene = Scene::new(Setup { version, ..LIMITS }, 1).await;
+        let context = scene.context().await;
+        let made = context.create_stream(stream::Config {
+            name: "T".into(),
+            subjects: vec!["orders.*".into()],
+            subject_transform: Some(stream::SubjectTransform {
+                source: "orders.*".into(),
+                destination: "o.{{partition(4,1)}}.{{wildcard(1)}}".into(),
+            }),
+            retention,
+            ..stream::Config::default()
+        });
+        made.await.expect("made");
+        // Half of it is backlog, which is read past the durable.
+        let publish = async |numbers: std::ops::Range<usize>| {
+            for number in numbers {
+                let subject = format!("orders.customer-{}", number % 10);
+                let sent = context.publish(subject, number.to_string().into()).await;
+                sent.expect("sent").await.expect("stored");
+            }
+        };
+        publish(0..50).await;
+        let url = format!(
+            "jetstream://{}/T?subject=o.{{0}}.*",
+            scene.server().address()
+        );
+        let consume = scene.consume_keys(&url, 4, 100);
+        let (keys, ()) = tokio::join!(consume, publish(50..100));
+        let mut home: BTreeMap<String, PartitionId> = BTreeMap::new();
+        for (number, (partition, key)) in keys {
+            let key = key.expect("it is in the subject");
+            assert_eq!(key, format!("customer-{}", number % 10));
+            let own = home.entry(key).or_insert_with(|| partition.clone());
+            assert_eq!(*own, partition, "one key, one partition");
+        }
+        assert!(home.values().collect::<BTreeSet<_>>().len() > 1, "{home:?}");
     }
 }

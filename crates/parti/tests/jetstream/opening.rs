@@ -67,12 +67,15 @@ async fn every_login_of_the_store_is_one_of_the_source() {
     let by_token = Server::builder().token("hush-token").start();
     let by_credentials = Server::builder().credentials().start();
     let file = by_credentials.credentials_file().expect("there");
+    let by_key = Server::builder().nkey().start();
+    let seed = by_key.seed_file().expect("there");
     let tls = Server::builder().tls().start();
     let authority = tls.ca_certificate().expect("there");
     for (server, login, parameters) in [
         (&by_user, "ann:hush-hush@", String::new()),
         (&by_token, "", "?token=hush-token".into()),
         (&by_credentials, "", format!("?creds={}", file.display())),
+        (&by_key, "", format!("?nkey={}", seed.display())),
         (&tls, "", format!("?ca={}", authority.display())),
     ] {
         let url = format!("jetstream://{login}{}/S{parameters}", server.address());

@@ -64,6 +64,31 @@ async fn a_credentials_file_opens() {
 }
 
 #[tokio::test]
+async fn a_key_to_sign_with_opens() {
+    let server = Server::builder().nkey().start();
+    let (file, place) = (server.seed_file().expect("a file"), server.address());
+    let url = format!("nats://{place}?nkey={}", file.display());
+    let store = Nats::open(&url).await.expect("the key");
+    store.create("a", "1").await.expect("writes");
+    refusal(&format!("nats://{place}")).await;
+    let error = refusal(&format!("nats://{place}?nkey=/no/such/file")).await;
+    assert!(error.contains("/no/such/file"), "{error}");
+}
+
+#[tokio::test]
+async fn a_server_that_asks_for_a_certificate_gets_it() {
+    let server = Server::builder().mutual_tls().start();
+    let ca = server.ca_certificate().expect("there");
+    let (cert, key) = server.client_certificate().expect("there");
+    let without = format!("tls://{}?ca={}", server.address(), ca.display());
+    let url = format!("{without}&cert={}&key={}", cert.display(), key.display());
+    let store = Nats::open(&url).await.expect("the right certificate");
+    store.create("a", "1").await.expect("writes");
+    let error = refusal(&without).await;
+    assert!(error.contains("cert"), "{error}");
+}
+
+#[tokio::test]
 async fn tls_needs_the_right_authority() {
     let server = Server::builder().tls().start();
     let file = server.ca_certificate().expect("a certificate");

@@ -18,6 +18,7 @@ use parti::source::log::{Topic, TopicSettings};
 use tokio::time::Instant;
 
 use crate::exit::{CODES, Failure};
+use crate::flags;
 use crate::lines::print;
 use crate::places;
 use crate::signals::Endings;
@@ -74,7 +75,7 @@ enum Shape {
 }
 
 fn duration(text: &str) -> Result<Duration, String> {
-    let duration = places::duration(text)?;
+    let duration = flags::duration(text)?;
     if duration < Duration::from_secs(4) {
         return Err("it is too short for a join, a leave and a kill; give at least 4s".into());
     }

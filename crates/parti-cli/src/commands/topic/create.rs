@@ -7,6 +7,7 @@ use parti::source::jetstream::StreamSettings;
 use parti::source::log::TopicSettings;
 
 use crate::exit::{CODES, Failure};
+use crate::flags;
 use crate::places;
 
 /// Make a topic with a fixed number of partitions.
@@ -17,7 +18,7 @@ use crate::places;
 /// A stream of JetStream is made with one subject for each partition, such as ORDERS.0 to
 /// ORDERS.11, and keeps their number in its metadata.
 ///
-/// Example: parti topic create --source log:data --topic orders --partitions 12 --keep-for 7d
+/// Example: parti topic create --source log:data --topic orders --partitions 12 --keep-for 168h
 /// Example: parti topic create --source jetstream://localhost:4222/ORDERS --partitions 12
 #[derive(clap::Args)]
 #[command(after_help = CODES)]
@@ -31,8 +32,8 @@ pub struct Args {
     /// How many partitions, for good
     #[arg(long, value_name = "N")]
     partitions: u32,
-    /// Remove messages that are older, such as 36h or 7d; by default never
-    #[arg(long, value_name = "AGE", value_parser = places::duration)]
+    /// Remove messages that are older, such as 36h or 168h; by default never
+    #[arg(long, value_name = "AGE", value_parser = flags::duration)]
     keep_for: Option<Duration>,
     /// Remove the oldest messages beyond this size in bytes; by default never
     #[arg(long, value_name = "BYTES")]

@@ -1,10 +1,14 @@
 //! `parti topic describe`
 
-use serde_json::json;
+use parti::source::log::PartitionInfo;
+use parti::{Offset, PartitionId};
+use serde::Serialize;
 
 use crate::exit::{CODES, Failure};
-use crate::lines::{Table, print};
-use crate::places::{self, Shape};
+use crate::flags::OutputFlags;
+use crate::places;
+use crate::show::show;
+use crate::table::Table;
 
 /// Show a topic's partitions: where each begins and ends.
 ///
@@ -18,9 +22,34 @@ pub struct Args {
     /// The topic's name
     #[arg(long)]
     topic: String,
-    /// How to show it
-    #[arg(short, long, value_enum, default_value_t)]
-    output: Shape,
+    #[command(flatten)]
+    output: OutputFlags,
+}
+
+#[derive(Serialize)]
+struct Described<'a> {
+    topic: &'a str,
+    created_ms: u64,
+    partitions: Vec<Row<'a>>,
+}
+
+#[derive(Serialize)]
+struct Row<'a> {
+    partition: &'a PartitionId,
+    first: Offset,
+    end: Offset,
+    bytes: u64,
+}
+
+impl<'a> Row<'a> {
+    fn of(info: &'a PartitionInfo) -> Self {
+        Self {
+            partition: &info.id,
+            first: info.first,
+            end: info.end,
+            bytes: info.bytes,
+        }
+    }
 }
 
 /// Does it.
@@ -31,36 +60,21 @@ pub async fn run(args: Args) -> Result<(), Failure> {
         .topic(&args.topic)
         .await?;
     let info = topic.describe().await?;
-    match args.output {
-        Shape::Json => {
-            let partitions = info.partitions.iter().map(|partition| {
-                json!({
-                    "partition": partition.id.as_str(),
-                    "first": partition.first.0,
-                    "end": partition.end.0,
-                    "bytes": partition.bytes,
-                })
-            });
-            print(&format!(
-                "{:#}\n",
-                json!({
-                    "topic": info.name,
-                    "created_ms": info.created_ms,
-                    "partitions": partitions.collect::<Vec<_>>(),
-                })
-            ))
+    let described = Described {
+        topic: &info.name,
+        created_ms: info.created_ms,
+        partitions: info.partitions.iter().map(Row::of).collect(),
+    };
+    show(args.output.output, &described, |described| {
+        let mut table = Table::new(["PARTITION", ">FIRST", ">END", ">BYTES"]);
+        for row in &described.partitions {
+            table.row([
+                row.partition.to_string().into(),
+                row.first.into(),
+                row.end.into(),
+                row.bytes.into(),
+            ]);
         }
-        Shape::Table => {
-            let mut table = Table::new(["PARTITION", "FIRST", "END", "BYTES"]);
-            for partition in &info.partitions {
-                table.row([
-                    partition.id.to_string(),
-                    partition.first.to_string(),
-                    partition.end.to_string(),
-                    partition.bytes.to_string(),
-                ]);
-            }
-            print(&table.to_string())
-        }
-    }
+        table.to_string()
+    })
 }

@@ -10,9 +10,7 @@ mod describe;
 /// What to do with topics.
 #[derive(Subcommand)]
 pub enum Command {
-    /// Make a topic with a fixed number of partitions
     Create(create::Args),
-    /// Show a topic's partitions
     Describe(describe::Args),
 }
 

@@ -51,6 +51,105 @@ fn one_lane_runs_one_message_at_a_time_in_order() {
     );
 }
 
+fn ran(first: u64, done: u32, then: Then) -> Ran {
+    let first = Offset(first);
+    Ran { first, done, then }
+}
+
+#[test]
+fn what_waits_goes_along_in_one_run() {
+    let mut bench = Bench::log();
+    assert_eq!(runs(&fed(&mut bench, A, upto(4)), A), [[1, 2, 3, 4]]);
+    bench.ran(A, 1, ran(1, 2, Then::Failed("bad".into())));
+    assert_eq!(bench.progress(A), (Some(2), vec![]));
+    bench.run();
+    bench.pass(Duration::from_secs(2));
+    assert_eq!(runs(&bench.run(), A), [[3, 4]]);
+    bench.ran(A, 1, ran(3, 2, Then::Ended));
+    assert_eq!(bench.progress(A), (Some(4), vec![]));
+}
+
+#[test]
+fn nothing_waits_behind_a_call_that_has_to_wait() {
+    let mut bench = Bench::log();
+    fed(&mut bench, A, upto(4));
+    bench.ran(A, 1, ran(1, 1, Then::GoesOn(Offset(2))));
+    assert_eq!(bench.progress(A), (Some(1), vec![]), "what is done counts");
+    assert_eq!(handled(&bench.run(), A), NONE);
+    bench.lanes.close(bench.now, &p(A));
+    assert_eq!(bench.run(), [], "there is nothing to halt");
+    bench.ran(A, 1, ran(2, 1, Then::Ended));
+    assert_eq!(notes(&bench.run()), [LaneNote::Drained { partition: p(A) }]);
+
+    let mut bench = Bench::log();
+    fed(&mut bench, A, upto(40));
+    bench.ran(A, 1, ran(1, 0, Then::GoesOn(Offset(1))));
+    for offset in 1..=16 {
+        bench.ran(A, 1, ran(offset, 1, Then::Ended));
+        assert_eq!(runs(&bench.run(), A), [[offset + 1]]);
+    }
+    bench.ran(A, 1, ran(17, 1, Then::Ended));
+    let tried_again: Vec<u64> = (18..=40).collect();
+    assert_eq!(runs(&bench.run(), A), [tried_again]);
+}
+
+#[test]
+fn what_a_run_did_not_begin_was_never_tried() {
+    let mut bench = Bench::log();
+    fed(&mut bench, A, upto(3));
+    bench.ran(A, 1, ran(1, 0, Then::Ended));
+    let attempt = |actions: &[LaneAction]| match actions {
+        [LaneAction::Handle(run)] => (run.messages[0].offset.0, run.attempt),
+        _ => panic!("{actions:?}"),
+    };
+    assert_eq!(attempt(&bench.run()), (1, 1));
+    bench.ran(A, 1, ran(1, 1, Then::Failed("bad".into())));
+    bench.run();
+    bench.pass(Duration::from_secs(2));
+    assert_eq!(attempt(&bench.run()), (2, 2));
+    bench.ran(A, 1, ran(2, 0, Then::Ended));
+    assert_eq!(attempt(&bench.run()), (2, 2), "nor did it wait again");
+}
+
+#[test]
+fn a_lane_that_closes_or_goes_halts_its_run() {
+    let halts = |actions: &[LaneAction]| actions.contains(&LaneAction::Halt(p(A)));
+    let mut bench = Bench::log();
+    fed(&mut bench, A, upto(3));
+    bench.lanes.pause(bench.now, &p(A));
+    assert!(halts(&bench.run()));
+    bench.ran(A, 1, ran(1, 1, Then::Ended));
+    assert_eq!(bench.run(), [], "paused");
+    bench.lanes.resume(bench.now, &p(A));
+    assert_eq!(runs(&bench.run(), A), [[2, 3]]);
+    bench.lanes.close(bench.now, &p(A));
+    assert_eq!(bench.run(), [LaneAction::Halt(p(A))]);
+    bench.ran(A, 1, ran(2, 1, Then::Ended));
+    let drained = LaneNote::Drained { partition: p(A) };
+    assert_eq!(notes(&bench.run()), [drained]);
+    assert_eq!(bench.progress(A), (Some(2), vec![]));
+}
+
+#[test]
+fn a_run_of_a_lane_that_is_no_more_holds_the_partition_to_its_end() {
+    let mut bench = Bench::log();
+    fed(&mut bench, A, upto(3));
+    bench.lanes.abandon(bench.now, &p(A));
+    assert!(bench.run().contains(&LaneAction::Halt(p(A))));
+    bench.open(A, opening(2, 1));
+    assert_eq!(handled(&feed(&mut bench, upto(3)), A), NONE);
+    bench.ran(A, 1, ran(1, 1, Then::GoesOn(Offset(2))));
+    assert_eq!(handled(&bench.run(), A), NONE, "its second message runs");
+    bench.ran(A, 1, ran(2, 1, Then::Ended));
+    assert_eq!(runs(&bench.run(), A), [[1, 2, 3]]);
+}
+
+#[test]
+fn messages_that_need_not_wait_for_each_other_run_alone() {
+    let mut bench = with_ordering(Ordering::None);
+    assert_eq!(runs(&fed(&mut bench, A, upto(2)), A), [[1], [2]]);
+}
+
 #[test]
 fn slots_go_round_over_the_lanes() {
     let mut bench = Bench::with(SourceKind::Log, |c| c.processing.concurrency = 2);
@@ -83,11 +182,12 @@ fn failures_and_panics_are_retried_with_backoff_then_dead_lettered() {
     );
     bench.pass(Duration::from_secs(2));
     let attempt = |attempt| {
-        vec![LaneAction::Handle(Job {
+        vec![LaneAction::Handle(Run {
             partition: p(A),
             epoch: Epoch(1),
-            message: msg(1),
+            messages: vec![msg(1), msg(2)],
             attempt,
+            within: RUN_TIME,
         })]
     };
     assert_eq!(bench.run(), attempt(2));
@@ -253,7 +353,7 @@ fn a_closed_lane_starts_nothing_and_is_drained_when_its_call_ended() {
     let mut bench = Bench::log();
     fed(&mut bench, A, upto(3));
     bench.lanes.close(bench.now, &p(A));
-    assert_eq!(bench.run(), []);
+    assert_eq!(bench.run(), [LaneAction::Halt(p(A))]);
     bench.done(A, 1, 1);
     assert_eq!(
         bench.run(),

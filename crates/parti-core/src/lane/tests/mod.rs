@@ -1,5 +1,6 @@
 //! Lanes with their feeds, through the facade: what goes in, and the whole list of what comes out.
 
+mod catching_up;
 mod external;
 mod handling;
 mod log;
@@ -11,7 +12,7 @@ use std::time::Duration;
 
 use super::*;
 use crate::config::Ordering;
-use crate::io::{Body, ConsumerState, Message, ReadBatch};
+use crate::io::{Body, ConsumerState, HandlerResult, Message, ReadBatch};
 use crate::record::Begun;
 use crate::worker::Trouble;
 
@@ -121,8 +122,26 @@ impl Bench {
     }
 
     fn ended(&mut self, name: &str, epoch: u64, offset: u64, result: HandlerResult) {
-        self.lanes
-            .handled(self.now, &p(name), Epoch(epoch), Offset(offset), result);
+        self.ran(name, epoch, Ran::one(Offset(offset), result));
+    }
+
+    /// The call of a run's first message has to wait.
+    fn waits(&mut self, name: &str, epoch: u64, offset: u64) {
+        let first = Offset(offset);
+        let then = Then::GoesOn(first);
+        self.ran(
+            name,
+            epoch,
+            Ran {
+                first,
+                done: 0,
+                then,
+            },
+        );
+    }
+
+    fn ran(&mut self, name: &str, epoch: u64, ran: Ran) {
+        self.lanes.handled(self.now, &p(name), Epoch(epoch), ran);
     }
 
     fn source(&mut self, event: SourceEvent) {
@@ -172,6 +191,7 @@ impl Bench {
             sequence,
             partition,
             message,
+            pending: 0,
         });
         sequence
     }
@@ -202,13 +222,21 @@ impl Bench {
     }
 }
 
-/// The offsets handed to handlers of this partition.
+/// The first offsets of the runs of this partition: what is handled now.
 fn handled(actions: &[LaneAction], name: &str) -> Vec<u64> {
-    let job = |action: &LaneAction| match action {
-        LaneAction::Handle(job) if job.partition.as_str() == name => Some(job.message.offset.0),
+    let first = |run: Vec<u64>| run.first().copied();
+    runs(actions, name).into_iter().filter_map(first).collect()
+}
+
+/// The runs of this partition, as offsets.
+fn runs(actions: &[LaneAction], name: &str) -> Vec<Vec<u64>> {
+    let run = |action: &LaneAction| match action {
+        LaneAction::Handle(run) if run.partition.as_str() == name => {
+            Some(run.messages.iter().map(|m| m.offset.0).collect())
+        }
         _ => None,
     };
-    actions.iter().filter_map(job).collect()
+    actions.iter().filter_map(run).collect()
 }
 
 fn notes(actions: &[LaneAction]) -> Vec<LaneNote> {
@@ -247,6 +275,7 @@ fn ask_of(request: &SourceRequest) -> Ask {
         | SourceRequest::EvictConsumer { ask, .. }
         | SourceRequest::Head { ask }
         | SourceRequest::Read { ask, .. }
+        | SourceRequest::Sweep { ask, .. }
         | SourceRequest::Resolve { ask, .. }
         | SourceRequest::Pull { ask, .. }
         | SourceRequest::StopPull { ask }

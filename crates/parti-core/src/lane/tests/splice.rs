@@ -197,6 +197,7 @@ fn a_step_back_and_another_durable_are_gaps_and_the_old_ones_words_are_void() {
         sequence: 2,
         partition,
         message,
+        pending: 0,
     });
     let actions = bench.run();
     assert_eq!(requests(&actions, "Head"), []);
@@ -395,6 +396,8 @@ fn a_slow_lane_cannot_fill_the_window() {
     for offset in 11..=18 {
         bench.deliver(A, offset);
     }
+    bench.run();
+    bench.waits(A, 1, 11);
     let actions = bench.run();
     assert_eq!(
         acks(&actions),
@@ -429,6 +432,7 @@ fn a_lane_that_gave_its_share_back_ignores_a_read_from_further_up() {
         bench.deliver(A, offset);
     }
     bench.run();
+    bench.waits(A, 1, 11);
     // After a gap, A reads on from 18, while 11 to 17 wait in the lane.
     bench.lose_one();
     bench.deliver(B, 20);

@@ -11,7 +11,8 @@ fn names(actions: &[LaneAction]) -> Vec<String> {
             .next()
             .unwrap_or_default()
             .to_owned(),
-        LaneAction::Handle(job) => format!("Handle {}", job.message.offset),
+        LaneAction::Handle(run) => format!("Handle {}", run.messages[0].offset),
+        LaneAction::Halt(partition) => format!("Halt {partition}"),
         LaneAction::Note(note) => format!("{note:?}")
             .split(' ')
             .next()
@@ -84,6 +85,7 @@ fn adding_stops_the_pull_then_resets_then_updates_then_pulls() {
             sequence,
             partition,
             message,
+            pending: 0,
         });
     };
     again(&mut bench, A, 1);
@@ -123,6 +125,7 @@ fn a_gap_is_answered_by_a_reset_and_nothing_is_taken_in_before() {
             sequence,
             partition,
             message,
+            pending: 0,
         });
     }
     let mut order = handled(&bench.run(), A);
@@ -181,7 +184,7 @@ fn a_close_is_drained_when_the_subject_is_out_of_the_filter() {
     assert_eq!(acks(&actions), [1], "2 was not handled: never acked");
     assert_eq!(
         names(&actions),
-        ["DeleteConsumer", "Ack"],
+        ["Halt a", "DeleteConsumer", "Ack"],
         "nothing is left to serve"
     );
     bench.consumer_answers(only_ask(&actions, "DeleteConsumer"), 0, 0);
@@ -211,6 +214,7 @@ fn what_a_closed_lane_left_unhandled_is_cleared_from_the_window() {
             sequence,
             partition,
             message,
+            pending: 0,
         });
     }
     bench.run();
@@ -346,6 +350,7 @@ fn where_a_reset_is_refused_the_durable_is_recreated() {
         sequence: 1,
         partition,
         message,
+        pending: 0,
     });
     assert_eq!(names(&bench.run()), ["Handle 3"]);
 }
@@ -374,6 +379,7 @@ fn a_failed_add_keeps_the_others_going_and_runs_the_whole_sequence_again() {
         sequence: 1,
         partition,
         message,
+        pending: 0,
     });
     let (partition, message) = (p(B), msg(4));
     bench.source(SourceEvent::Delivered {
@@ -381,6 +387,7 @@ fn a_failed_add_keeps_the_others_going_and_runs_the_whole_sequence_again() {
         sequence: 2,
         partition,
         message,
+        pending: 0,
     });
     let actions = bench.run();
     assert_eq!(handled(&actions, A), [3]);

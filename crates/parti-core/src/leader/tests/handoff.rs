@@ -1,6 +1,7 @@
 //! Each party of a move fails at each step.
 
 use super::*;
+use crate::leader::moves::Handoff;
 use crate::record::PlanState;
 
 /// `b` joined `a`: `p2` and `p3` are being prepared by `b`.
@@ -24,6 +25,76 @@ fn revoking() -> World {
     world.obey();
     assert_eq!(world.say()[0], "c v3 [p2]");
     world
+}
+
+fn handoffs(decisions: Vec<Decision>) -> Vec<Handoff> {
+    let moved = |decision| match decision {
+        Decision::Moved(handoff) => Some(handoff),
+        _ => None,
+    };
+    decisions.into_iter().filter_map(moved).collect()
+}
+
+#[test]
+fn a_handoff_is_timed_from_the_decision_and_its_pause_from_the_order_to_let_go() {
+    let mut world = preparing();
+    world.pass(secs(2));
+    world.obey();
+    assert_eq!(handoffs(world.step()), [], "told to let go");
+    world.pass(secs(1));
+    world.obey();
+    assert_eq!(handoffs(world.step()), [], "the new owner is told");
+    world.pass(secs(1));
+    world.obey();
+    let expected = Handoff {
+        partition: PartitionId::new("p3"),
+        from: id("c"),
+        to: id("b"),
+        took: secs(4),
+        pause: secs(2),
+    };
+    assert_eq!(handoffs(world.step()), [expected]);
+    world.run();
+    assert!(world.planner.granted.is_empty());
+}
+
+#[test]
+fn a_handoff_whose_new_owner_dies_is_none() {
+    let mut world = revoking();
+    world.obey();
+    world.step();
+    assert_eq!(world.planner.granted.len(), 1);
+    world.crash("b");
+    assert_eq!(handoffs(world.step()), []);
+    assert!(world.planner.granted.is_empty());
+}
+
+#[test]
+fn a_plan_tells_its_cause() {
+    let causes = |decisions: Vec<Decision>| -> Vec<String> {
+        let planned = |d: &&Decision| matches!(d, Decision::Planned { .. });
+        decisions.iter().filter(planned).map(render).collect()
+    };
+    let mut world = World::settled(4, &["a", "c"]);
+    world.crash("c");
+    assert_eq!(
+        causes(world.step()),
+        ["planned for crash: 2 placed, 0 moves"]
+    );
+    world.run();
+    world.join("b");
+    world.run();
+    world.pass(secs(1));
+    assert_eq!(
+        causes(world.step()),
+        ["planned for join: 0 placed, 2 moves"]
+    );
+    world.run();
+    world.leave("b");
+    assert_eq!(
+        causes(world.step()),
+        ["planned for leave: 0 placed, 2 moves"]
+    );
 }
 
 #[test]

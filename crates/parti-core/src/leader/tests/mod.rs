@@ -289,9 +289,12 @@ impl World {
         decisions
     }
 
-    /// One step, as text.
+    /// One step, as text; without what is only counted.
     pub fn say(&mut self) -> Vec<String> {
-        self.step().iter().map(render).collect()
+        let counted = |d: &&Decision| matches!(d, Decision::Planned { .. } | Decision::Moved(_));
+        let decisions = self.step();
+        let told = decisions.iter().filter(|decision| !counted(decision));
+        told.map(render).collect()
     }
 
     fn record(&mut self, decision: &Decision) {
@@ -319,7 +322,10 @@ impl World {
                 self.records.remove(worker).expect("forgets what is there");
             }
             Decision::Plan(plan) => self.plan = Some(plan.clone()),
-            Decision::Trouble(_) | Decision::History(..) => {}
+            Decision::Planned { .. }
+            | Decision::Moved(_)
+            | Decision::Trouble(_)
+            | Decision::History(..) => {}
         }
     }
 
@@ -532,6 +538,15 @@ pub(super) fn render(decision: &Decision) -> String {
             }
             text
         }
+        Decision::Planned {
+            cause,
+            placed,
+            moves,
+        } => format!(
+            "planned for {}: {placed} placed, {moves} moves",
+            cause.name()
+        ),
+        Decision::Moved(handoff) => format!("moved: {handoff:?}"),
         Decision::Trouble(trouble) => format!("trouble: {trouble}"),
         Decision::History(_, line) => format!("history: {line}"),
     }

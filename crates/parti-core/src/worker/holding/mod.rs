@@ -35,6 +35,7 @@ use crate::lane::Lanes;
 use crate::record::{Begun, Blocked, Record, WorkerRecord};
 use crate::time::Time;
 use crate::worker::Report;
+use crate::worker::numbers::TakeNumbers;
 use crate::worker::outbox::{Outbox, Purpose};
 
 use kept::{Keeping, Kept};
@@ -82,6 +83,7 @@ pub struct Holdings {
     kept: BTreeMap<PartitionId, Kept>,
     /// How many releases have landed: peers without a leader look for it.
     releases: u64,
+    takes: TakeNumbers,
     start: StartPosition,
     flush_interval: Duration,
     next_flush: Time,
@@ -100,6 +102,7 @@ impl Holdings {
             reliable: config.processing.reliable || acks,
             kept: BTreeMap::new(),
             releases: 0,
+            takes: TakeNumbers::default(),
             start: config.processing.start,
             flush_interval: config.checkpoint_flush_interval,
             next_flush: Time::NEVER,
@@ -173,9 +176,22 @@ impl Holdings {
         self.map.values().all(Holding::is_out)
     }
 
+    /// How many partitions may still be owned.
+    pub fn not_released(&self) -> usize {
+        self.map
+            .values()
+            .filter(|holding| !holding.is_out())
+            .count()
+    }
+
     /// How many releases have landed so far.
     pub fn releases(&self) -> u64 {
         self.releases
+    }
+
+    /// Takes that came to nothing, for metrics.
+    pub fn take_numbers(&self) -> TakeNumbers {
+        self.takes
     }
 
     /// How many partitions are owned.
@@ -349,6 +365,7 @@ impl Holdings {
         let mut batch: Vec<(PartitionId, Write)> = Vec::new();
         let mut gone = Vec::new();
         let mut owners = Vec::new();
+        let (mut flushed, mut age) = (0, Duration::ZERO);
         let ctx = Context {
             me,
             life,
@@ -366,8 +383,15 @@ impl Holdings {
                     let op = StoreOp::Read(Key::Partition(id.clone()));
                     out.ask(Purpose::ReadPartition(id.clone()), op, self.timeout);
                 }
-                Next::AskOwner(owner) => owners.push(owner),
+                Next::AskOwner(owner) => {
+                    self.takes.blocked += 1;
+                    owners.push(owner);
+                }
                 Next::Write(op) => {
+                    if let Op::Commit { .. } = op {
+                        flushed += 1;
+                        age = age.max(now.since(holding.flushed_at));
+                    }
                     let write = Write {
                         key: Key::Partition(id.clone()),
                         expect: holding.found.expect(),
@@ -386,6 +410,10 @@ impl Holdings {
         }
         for owner in owners {
             self.ask_owner(owner, out);
+        }
+        if flushed > 0 {
+            let partitions = flushed;
+            out.report(Report::Flushed { partitions, age });
         }
         for chunk in batch.chunks(BATCH) {
             let (ids, writes) = chunk.iter().cloned().unzip();
@@ -476,6 +504,13 @@ impl Holdings {
             let Some(op) = holding.op.take() else {
                 continue;
             };
+            if let Op::Take { .. } = op {
+                match outcome {
+                    WriteOutcome::Done(_) => {}
+                    WriteOutcome::Conflict(_) => self.takes.conflicts += 1,
+                    WriteOutcome::Failed(_) => self.takes.failures += 1,
+                }
+            }
             match outcome {
                 WriteOutcome::Done(revision) => {
                     self.releases += u64::from(matches!(op, Op::Release { .. }));

@@ -98,9 +98,11 @@ pub(super) enum Op {
         seized: Option<WorkerId>,
         record: Arc<PartitionRecord>,
     },
+    /// `at`: when its progress was looked up.
     Commit {
         record: Arc<PartitionRecord>,
         begun: Option<Begun>,
+        at: Time,
     },
     Release {
         record: Arc<PartitionRecord>,
@@ -147,6 +149,8 @@ pub(super) struct Holding {
     pub(super) blocked: Option<Blocked>,
     pub(super) blocked_wait: Duration,
     pub(super) not_before: Time,
+    /// Everything that was done by then is written.
+    pub(super) flushed_at: Time,
 }
 
 impl Holding {
@@ -166,6 +170,7 @@ impl Holding {
             blocked: None,
             blocked_wait: BLOCKED_MIN,
             not_before: Time::ZERO,
+            flushed_at: Time::ZERO,
         }
     }
 
@@ -273,6 +278,7 @@ fn commit(
         && record.done_above == known.done_above
         && record.begun == known.begun;
     if same && begun.is_none() && !holding.open_fate {
+        holding.flushed_at = out.now();
         return Next::Nothing;
     }
     record.nonce = out.nonce();
@@ -280,6 +286,7 @@ fn commit(
     Next::Write(Op::Commit {
         record: Arc::new(record),
         begun,
+        at: out.now(),
     })
 }
 
@@ -511,6 +518,7 @@ impl Holding {
         }
         self.blocked = None;
         self.blocked_wait = BLOCKED_MIN;
+        self.flushed_at = out.now();
         self.phase = Phase::Held(Held {
             epoch,
             lane,
@@ -540,7 +548,8 @@ impl Holding {
                     self.become_held(id, record, seized, lanes, out);
                 }
             }
-            Op::Commit { record, begun } => {
+            Op::Commit { record, begun, at } => {
+                self.flushed_at = at;
                 self.found = Found::At(revision, record);
                 if let (Some(begun), Phase::Held(held)) = (begun, &mut self.phase) {
                     if held.begin == Some(begun) {

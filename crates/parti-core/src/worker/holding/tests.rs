@@ -4,7 +4,9 @@ use std::sync::Arc;
 
 use super::*;
 use crate::ids::{Nonce, Revision, Term, Version};
-use crate::io::{Body, Expect, HandlerResult, Job, Message, ReadBatch, RequestId, SourceEvent};
+use crate::io::{
+    Body, Expect, HandlerResult, Message, Ran, ReadBatch, RequestId, Run, SourceEvent,
+};
 use crate::io::{SourceKind, SourceRequest, Stored};
 use crate::lane::{LaneAction, LaneNote};
 use crate::record::{PartitionRecord, Ready, SessionStatus};
@@ -18,7 +20,7 @@ struct Bench {
     lanes: Lanes,
     out: Outbox,
     now: Time,
-    jobs: Vec<Job>,
+    runs: Vec<Run>,
     reports: Vec<Report>,
     /// How long the last request may take.
     patience: Duration,
@@ -64,6 +66,7 @@ fn session(status: SessionStatus, life: u64) -> WorkerRecord {
         degraded: None,
         partitions: 0,
         heeds: Revision(0),
+        renewed_at: 0,
         nonce: Nonce(0),
     }
 }
@@ -76,7 +79,7 @@ impl Bench {
             lanes: Lanes::new(&config, SourceKind::Log, Rng::new(1)),
             out: Outbox::new(Rng::new(2)),
             now: Time::ZERO,
-            jobs: Vec::new(),
+            runs: Vec::new(),
             reports: Vec::new(),
             patience: Duration::ZERO,
         };
@@ -130,7 +133,8 @@ impl Bench {
 
     fn lane_action(&mut self, action: LaneAction) {
         match action {
-            LaneAction::Handle(job) => self.jobs.push(job),
+            LaneAction::Handle(run) => self.runs.push(run),
+            LaneAction::Halt(_) => {}
             LaneAction::Note(LaneNote::Drained { partition }) => self.holdings.drained(&partition),
             LaneAction::Source(SourceRequest::Read { ask, from, .. }) => {
                 let message = |n| Message {
@@ -188,18 +192,12 @@ impl Bench {
     }
 
     fn handle_one(&mut self) {
-        let job = self.jobs.remove(0);
-        let offset = job.message.offset;
-        self.lanes.handled(
-            self.now,
-            &job.partition,
-            job.epoch,
-            offset,
-            HandlerResult::Done,
-        );
+        let run = self.runs.remove(0);
+        let ran = Ran::one(run.messages[0].offset, HandlerResult::Done);
+        self.lanes.handled(self.now, &run.partition, run.epoch, ran);
     }
 
-    /// Serves `p` since epoch 4, from offset 3 on; the first job is running.
+    /// Serves `p` since epoch 4, from offset 3 on; the first run is under way.
     fn serving() -> Self {
         let mut bench = Self::new();
         bench.serve();
@@ -212,7 +210,7 @@ impl Bench {
         assert_eq!(write.expect, Expect::At(Revision(20)));
         bench.answer(id, WriteOutcome::Done(Revision(21)));
         assert!(bench.step().is_empty());
-        assert_eq!(bench.jobs.len(), 1);
+        assert_eq!(bench.runs.len(), 1);
         bench
     }
 }
@@ -227,9 +225,66 @@ fn written(write: &Write) -> &PartitionRecord {
 #[test]
 fn a_free_partition_is_taken_under_the_next_epoch_and_handled_one_past_the_checkpoint() {
     let bench = Bench::serving();
-    let job = &bench.jobs[0];
-    assert_eq!((job.epoch, job.message.offset), (Epoch(4), Offset(3)));
+    let run = &bench.runs[0];
+    assert_eq!((run.epoch, run.messages[0].offset), (Epoch(4), Offset(3)));
     assert!(bench.holdings.all_taken() && bench.holdings.holds(&p()));
+}
+
+fn flushes(bench: &mut Bench) -> Vec<(u64, Duration)> {
+    let flushed = |report| match report {
+        Report::Flushed { partitions, age } => Some((partitions, age)),
+        _ => None,
+    };
+    let reports = std::mem::take(&mut bench.reports);
+    reports.into_iter().filter_map(flushed).collect()
+}
+
+#[test]
+fn a_flush_tells_how_old_its_progress_may_be() {
+    let mut bench = Bench::serving();
+    let interval = Config::default().checkpoint_flush_interval;
+    let flush = |bench: &mut Bench| {
+        bench.now = bench.now + interval;
+        bench.out.set_now(bench.now);
+    };
+    flush(&mut bench);
+    assert!(bench.step().is_empty(), "nothing is done yet");
+    assert_eq!(flushes(&mut bench), []);
+    bench.handle_one();
+    flush(&mut bench);
+    let (id, _) = bench.only_write();
+    assert_eq!(flushes(&mut bench), [(1, interval)], "since the last look");
+    // It fails, and is sent again: it grows older.
+    bench.answer(id, WriteOutcome::Failed(StoreError::Unavailable));
+    bench.wait(500);
+    let (id, _) = bench.only_write();
+    let late = interval + Duration::from_millis(500);
+    assert_eq!(flushes(&mut bench), [(1, late)]);
+    bench.answer(id, WriteOutcome::Done(Revision(22)));
+    bench.handle_one();
+    flush(&mut bench);
+    bench.only_write();
+    assert_eq!(flushes(&mut bench), [(1, interval)]);
+}
+
+#[test]
+fn takes_that_come_to_nothing_are_counted() {
+    let mut bench = Bench::new();
+    bench.serve();
+    bench.answer_read(Some(stored(20, PartitionRecord::default())));
+    let (id, _) = bench.only_write();
+    bench.answer(id, WriteOutcome::Failed(StoreError::Unavailable));
+    bench.wait(500);
+    let (id, _) = bench.only_write();
+    let other = stored(21, owned_by("worker-1", 3, 1, None));
+    bench.answer(id, WriteOutcome::Conflict(Some(other)));
+    bench.step();
+    let expected = TakeNumbers {
+        blocked: 1,
+        conflicts: 1,
+        failures: 1,
+    };
+    assert_eq!(bench.holdings.take_numbers(), expected);
 }
 
 #[test]
@@ -288,7 +343,7 @@ fn a_take_of_open_fate_is_settled_before_the_partition_counts_as_let_go() {
     );
     bench.answer(id, WriteOutcome::Done(Revision(22)));
     assert!(bench.step().is_empty());
-    assert!(bench.holdings.all_released() && bench.jobs.is_empty());
+    assert!(bench.holdings.all_released() && bench.runs.is_empty());
 }
 
 #[test]
@@ -368,7 +423,7 @@ fn a_commit_that_meets_another_owner_is_fenced_and_nothing_more_is_handled() {
     bench.handle_one();
     bench.holdings.flush(bench.now);
     let (id, _) = bench.only_write();
-    bench.jobs.clear();
+    bench.runs.clear();
     let theirs = stored(25, owned_by("worker-1", 9, 5, Some(2)));
     bench.answer(id, WriteOutcome::Conflict(Some(theirs)));
     bench.step();
@@ -376,7 +431,7 @@ fn a_commit_that_meets_another_owner_is_fenced_and_nothing_more_is_handled() {
         partition: p(),
         epoch: Epoch(4)
     }));
-    assert!(bench.jobs.is_empty() && !bench.holdings.holds(&p()));
+    assert!(bench.runs.is_empty() && !bench.holdings.holds(&p()));
 }
 
 #[test]

@@ -119,6 +119,7 @@ impl Group {
                 degraded: None,
                 partitions: 0,
                 heeds: Revision(0),
+                renewed_at: 0,
                 nonce: Nonce(0),
             },
         };
@@ -215,6 +216,7 @@ impl Group {
                 Action::Report(Report::Trouble(trouble)) => self.troubles.push(trouble),
                 Action::Unwatch(_)
                 | Action::Handle(_)
+                | Action::Halt(_)
                 | Action::Committed(..)
                 | Action::Report(_) => {}
             }

@@ -1,7 +1,9 @@
 //! What the worker says about itself: its session's body, and its state.
 
-use crate::ids::{Nonce, PartitionId, Term, Version};
+use crate::ids::{Nonce, Offset, PartitionId, Term, Version};
+use crate::leader::Leader;
 use crate::record::{PlanState, Ready, SessionStatus, WorkerRecord};
+use crate::worker::numbers::Numbers;
 use crate::worker::{Report, State};
 
 use super::{Life, Worker};
@@ -47,6 +49,7 @@ impl Worker {
             degraded: self.lanes.degraded(),
             partitions: self.partitions_hash,
             heeds: self.told.heeds,
+            renewed_at: 0,
             nonce: Nonce(0),
         }
     }
@@ -97,6 +100,23 @@ impl Worker {
             PlanState::Rebalancing => State::Rebalancing,
             PlanState::Emergency => State::Emergency,
         }
+    }
+
+    /// What it did so far and is like now, for metrics.
+    pub fn numbers(&self) -> Numbers {
+        let (heartbeats, heartbeat_failures) = self.heartbeats;
+        Numbers {
+            heartbeats,
+            heartbeat_failures,
+            takes: self.holdings.take_numbers(),
+            feed: self.lanes.numbers(),
+            plan: self.leader.as_ref().map(Leader::numbers),
+        }
+    }
+
+    /// Every partition that is handled, with the first offset that is not done.
+    pub fn positions(&self) -> impl Iterator<Item = (&PartitionId, Offset)> {
+        self.lanes.positions()
     }
 
     /// Everything that is owned now, for tests and views.

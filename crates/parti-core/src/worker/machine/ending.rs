@@ -5,7 +5,6 @@ use std::time::Duration;
 use crate::io::Scope;
 use crate::key::Prefix;
 use crate::leader::Sessions;
-use crate::record::EventKind;
 use crate::worker::stop::{Step, Stopping};
 use crate::worker::{Action, Fatal};
 
@@ -86,9 +85,7 @@ impl Worker {
             self.holdings.force_release(&mut self.lanes, &mut self.out);
         }
         if step == Step::Over {
-            let line = "stopped by its time limit".to_owned();
-            self.out.tell(EventKind::Leave, line);
-            self.end(Ok(()));
+            self.end(Err(Fatal::StopTimedOut(self.holdings.not_released())));
         }
     }
 

@@ -1,6 +1,7 @@
 //! The worker machine: takes events, lets its parts decide, hands out their actions.
 //!
-//! Every event ends in one pass over the parts, in the order of the flow:
+//! Every event ends in one pass over the parts, in the order of the flow (a burst of messages, and
+//! of what became of them, in one for all):
 //!
 //! ```text
 //! identity ▶ session ▶ election ▶ leader │ leaderless ▶ holdings ⇄ lanes ▶ stop ▶ session (news)
@@ -76,6 +77,8 @@ pub struct Worker {
     life: Life,
     state: State,
     lease_alive: bool,
+    /// Renewals that landed, and that did not.
+    heartbeats: (u64, u64),
     identity: Identity,
     session: Session,
     silence: Silence,
@@ -138,6 +141,7 @@ impl Worker {
             life: Life::Init,
             state: State::Init,
             lease_alive: false,
+            heartbeats: (0, 0),
             identity: Identity::new(&config, options.stream, &*options.strategy),
             session: Session::new(&config, options.preferred),
             silence: Silence::new(Time::ZERO, config.heartbeat()),
@@ -237,11 +241,32 @@ impl Worker {
 
     /// Takes in an event; actions are appended to `actions`.
     pub fn handle(&mut self, now: Time, event: Event, actions: &mut Vec<Action>) {
+        self.handle_all(now, [event], actions);
+    }
+
+    /// Takes in events that are there together, in their order. Those by which messages merely
+    /// flow share a pass.
+    pub fn handle_all(
+        &mut self,
+        now: Time,
+        events: impl IntoIterator<Item = Event>,
+        actions: &mut Vec<Action>,
+    ) {
         self.out.set_now(now);
-        if self.life != Life::Ended
-            && let Err(fatal) = self.event(event).and_then(|()| self.step())
-        {
-            self.end(Err(fatal));
+        let mut events = events.into_iter().peekable();
+        while let Some(event) = events.next() {
+            if self.life == Life::Ended {
+                break;
+            }
+            let shares = event.flows() && events.peek().is_some_and(Event::flows);
+            let taken_in = self.event(event);
+            let done = match taken_in {
+                Ok(()) if !shares => self.step(),
+                other => other,
+            };
+            if let Err(fatal) = done {
+                self.end(Err(fatal));
+            }
         }
         self.out.take_actions(actions);
     }
@@ -289,11 +314,8 @@ impl Worker {
             Event::Handled {
                 partition,
                 epoch,
-                offset,
-                result,
-            } => {
-                self.lanes.handled(now, &partition, epoch, offset, result);
-            }
+                ran,
+            } => self.lanes.handled(now, &partition, epoch, ran),
         }
         Ok(())
     }

@@ -174,7 +174,8 @@ impl Worker {
         for action in self.lanes.take_actions() {
             match action {
                 LaneAction::Source(request) => self.out.push(Action::Source(request)),
-                LaneAction::Handle(job) => self.out.push(Action::Handle(job)),
+                LaneAction::Handle(run) => self.out.push(Action::Handle(run)),
+                LaneAction::Halt(partition) => self.out.push(Action::Halt(partition)),
                 LaneAction::Note(note) => {
                     news = true;
                     self.noted(note);

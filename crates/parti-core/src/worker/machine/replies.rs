@@ -107,7 +107,11 @@ impl Worker {
         match self.session.answered(sent, reply, &mut self.out) {
             session::Outcome::Nothing => {}
             session::Outcome::Claimed => self.joined(),
-            session::Outcome::Renewed => self.silence.succeeded(self.out.now()),
+            session::Outcome::Renewed => {
+                self.heartbeats.0 += 1;
+                self.silence.succeeded(self.out.now());
+            }
+            session::Outcome::Missed => self.heartbeats.1 += 1,
             session::Outcome::Lost => self.session_lost(),
             session::Outcome::Gone => self.end(Ok(())),
             session::Outcome::Failed(fatal) => return Err(fatal),

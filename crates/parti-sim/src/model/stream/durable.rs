@@ -112,13 +112,13 @@ impl Durable {
         }
     }
 
-    /// Rewinds to the beginning and forgets what is pending. Consumer sequences start anew, under
+    /// Begins anew at this sequence and forgets what is pending. Consumer sequences start anew, under
     /// another identity; open pulls stay.
-    pub fn reset(&mut self, identity: u64) {
+    pub fn reset(&mut self, identity: u64, start: u64) {
         let pulls = std::mem::take(&mut self.pulls);
         *self = Self {
             pulls,
-            ..Self::new(identity, self.filter.clone(), 1)
+            ..Self::new(identity, self.filter.clone(), start)
         };
     }
 
@@ -208,6 +208,7 @@ impl Durable {
                 sequence: self.sent.len() as u64,
                 partition: messages.name(entry.subject).clone(),
                 message: entry.message.clone(),
+                pending: messages.count_from(self.position, |subject| self.filter.wants(subject)),
             };
             out.push((pull.client, event));
             self.settle_unacked(message, config, messages);

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use parti_core::config::StartPosition;
 use parti_core::ids::{Offset, PartitionId};
-use parti_core::io::{Body, Message, ReadBatch};
+use parti_core::io::{Body, Message, ReadBatch, Swath};
 
 use crate::model::{Fate, Published};
 
@@ -155,6 +155,14 @@ impl Messages {
         )
     }
 
+    /// How many messages from this sequence on are wanted.
+    pub fn count_from(&self, sequence: u64, wants: impl Fn(SubjectId) -> bool) -> u64 {
+        let start = usize::try_from(sequence.max(1) - 1).unwrap_or(usize::MAX);
+        let rest = self.entries.get(start..).unwrap_or_default();
+        let wanted = |entry: &&Entry| entry.fate == Fate::Kept && wants(entry.subject);
+        rest.iter().filter(wanted).count() as u64
+    }
+
     /// Reads a subject past all consumers, as a replica that has not got the last `lag` messages.
     pub fn read(
         &self,
@@ -191,6 +199,42 @@ impl Messages {
             first: Offset(self.first()),
             end: Offset(visible + 1),
         }
+    }
+
+    /// Reads all subjects past all consumers and keeps those, as a replica that has not got the last
+    /// `lag` messages.
+    pub fn sweep(
+        &self,
+        partitions: &[PartitionId],
+        from: Offset,
+        upto: Offset,
+        limit: u32,
+        lag: u64,
+    ) -> Swath {
+        let stop = upto.0.min(self.last().saturating_sub(lag));
+        let mut swath = Swath {
+            messages: Vec::new(),
+            next: Offset(stop + 1).max(from),
+            first: Offset(self.first()),
+        };
+        let mut counts: BTreeMap<SubjectId, u32> = BTreeMap::new();
+        for sequence in from.0.max(self.first())..=stop {
+            let Some(entry) = self.get(sequence) else {
+                continue;
+            };
+            let name = self.name(entry.subject);
+            if !partitions.contains(name) {
+                continue;
+            }
+            swath.messages.push((name.clone(), entry.message.clone()));
+            let count = counts.entry(entry.subject).or_default();
+            *count += 1;
+            if *count >= limit {
+                swath.next = entry.message.offset.next();
+                break;
+            }
+        }
+        swath
     }
 
     /// Turns a start position into an offset, neither before the beginning nor past the end.

@@ -33,6 +33,9 @@ pub(super) struct StreamInfo {
     pub created: String,
     pub config: StreamConfig,
     pub state: StreamState,
+    /// When the server answered, by its clock.
+    #[serde(default)]
+    pub ts: Option<String>,
 }
 
 /// How a stream is set up.
@@ -43,6 +46,8 @@ pub(super) struct StreamConfig {
     pub retention: String,
     pub storage: String,
     pub num_replicas: usize,
+    /// In nanoseconds; 0: for good.
+    pub max_age: u64,
     pub metadata: BTreeMap<String, String>,
     pub subject_transform: Option<Transform>,
 }
@@ -60,6 +65,7 @@ pub(super) struct Transform {
 pub(super) struct StreamState {
     pub first_seq: u64,
     pub last_seq: u64,
+    pub messages: u64,
 }
 
 impl StreamState {
@@ -265,10 +271,11 @@ impl Api {
         }
     }
 
-    /// Rewinds a consumer to the beginning, and clears what it waits for (server 2.14 or newer).
-    pub async fn reset_consumer(&self, name: &str) -> Result<ConsumerInfo, Trouble> {
+    /// Makes a consumer begin anew at this sequence, with nothing pending (server 2.14 or newer). One
+    /// that is not there is never answered for.
+    pub async fn reset_consumer(&self, name: &str, start: u64) -> Result<ConsumerInfo, Trouble> {
         let call = format!("CONSUMER.RESET.{}.{name}", self.stream);
-        self.change(&call, json!({"seq": 1})).await
+        self.change(&call, json!({ "seq": start })).await
     }
 
     /// All consumers of the stream.

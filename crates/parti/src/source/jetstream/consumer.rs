@@ -20,7 +20,7 @@ use parti_core::io::{ConsumerState, Retention};
 use serde_json::{Value, json};
 
 use super::api::{Action, Api, ConsumerInfo, error, refusal, rejected, unavailable};
-use super::subjects::{self, overlap, partition, subject};
+use super::subjects::{self, overlap, partition, pattern, subject};
 use crate::nats::link::{Silence, Trouble};
 use crate::source::SourceError;
 
@@ -58,6 +58,8 @@ pub(super) struct Settings {
     pub group: String,
     pub retention: Retention,
     pub template: Template,
+    /// How many virtual partitions the stream was made with, if it was.
+    pub partitions: Option<u32>,
     pub jetstream: JetStreamConfig,
 }
 
@@ -66,6 +68,29 @@ impl Settings {
     pub fn name(&self, worker: &WorkerId) -> String {
         let group = codec::escape(&self.group);
         format!("{}-{group}-{worker}", self.jetstream.consumer_prefix)
+    }
+
+    /// The filter that delivers exactly these partitions.
+    ///
+    /// All virtual partitions of a stream together are one wildcard: for each message that a durable
+    /// is behind, the server looks through all of its subjects. Not so in a work queue, where a
+    /// subject that is no partition's could never be acked.
+    fn filters(&self, partitions: &[PartitionId]) -> Result<BTreeSet<String>, SourceError> {
+        let subjects = partitions
+            .iter()
+            .map(|partition| subject(&self.template, partition));
+        let subjects = subjects.collect::<Result<BTreeSet<String>, SourceError>>()?;
+        let all = self.partitions.is_some_and(|count| {
+            let one_of_them = |partition: &PartitionId| {
+                let number = partition.as_str().parse::<u32>();
+                number.is_ok_and(|number| number < count)
+            };
+            count > 0 && subjects.len() == count as usize && partitions.iter().all(one_of_them)
+        });
+        if all && self.retention == Retention::Limits {
+            return Ok(BTreeSet::from([pattern(&self.template).join(".")]));
+        }
+        Ok(subjects)
     }
 
     /// A new durable. `start`: where it begins; the beginning of the stream if none is given.
@@ -194,13 +219,6 @@ impl Consumer {
         }
     }
 
-    fn filters(&self, partitions: &[PartitionId]) -> Result<BTreeSet<String>, SourceError> {
-        let subjects = partitions
-            .iter()
-            .map(|partition| subject(&self.settings.template, partition));
-        subjects.collect()
-    }
-
     /// Somebody else's consumer is left alone, whatever its name.
     fn check_owner(&self, info: &ConsumerInfo) -> Result<(), SourceError> {
         match info.about(GROUP) {
@@ -219,12 +237,12 @@ impl Consumer {
     pub async fn update(&self, partitions: &[PartitionId]) -> Result<ConsumerState, SourceError> {
         let _turn = self.turn.lock().await;
         let worker = self.worker()?;
-        let filters = self.filters(partitions)?;
+        let filters = self.settings.filters(partitions)?;
         if filters.is_empty() {
             // It would get the whole stream.
             return Err(rejected("an empty filter is never sent"));
         }
-        self.warn_near_cap(filters.len());
+        self.warn_near_cap(partitions.len());
         let name = self.settings.name(&worker);
         let there = self.api.consumer_info(&name).await?;
         if let Some(info) = &there {
@@ -320,16 +338,36 @@ impl Consumer {
         Ok(ABSENT)
     }
 
-    /// Rewinds it to the beginning. Where the server cannot, or does not say whether it did, the
-    /// durable is to be made anew: that is always sound.
+    /// Makes it begin anew, with the filter that it has: at the beginning of a work queue, at the end
+    /// of any other stream. Where the server does not say whether it did, the durable is to be made
+    /// anew: that is always sound.
     pub async fn reset(&self) -> Result<ConsumerState, SourceError> {
         let _turn = self.turn.lock().await;
-        let name = self.settings.name(&self.worker()?);
+        let worker = self.worker()?;
+        let name = self.settings.name(&worker);
+        let Some(there) = self.api.consumer_info(&name).await? else {
+            return Err(rejected(format!("there is no consumer {name}")));
+        };
+        self.check_owner(&there)?;
+        let start = self.start().await?;
         let version = self.api.link.client.server_info().version;
-        if !resets(&version) {
+        let done = if resets(&version) {
+            self.api.reset_consumer(&name, start.unwrap_or(1)).await
+        } else if start.is_some() {
+            let filters: BTreeSet<String> =
+                there.filters().into_iter().map(str::to_owned).collect();
+            if filters.is_empty() {
+                return Err(rejected("an empty filter is never sent"));
+            }
+            let fresh = self.settings.fresh(&worker, &filters, start);
+            self.tell.life(None);
+            self.life().created.clear();
+            self.api.delete_consumer(&name).await?;
+            self.api.put_consumer(&name, fresh, Action::Create).await
+        } else {
             return Err(rejected(format!("NATS {version} cannot rewind a consumer")));
-        }
-        match self.api.reset_consumer(&name).await {
+        };
+        match done {
             Ok(info) => Ok(self.state(&info, true, true)),
             Err(Trouble::Silence(Silence::Open(why))) => Err(rejected(why)),
             Err(trouble) => Err(error(trouble)),
@@ -340,7 +378,7 @@ impl Consumer {
     pub async fn inspect(&self, partitions: &[PartitionId]) -> Result<ConsumerState, SourceError> {
         let _turn = self.turn.lock().await;
         let name = self.settings.name(&self.worker()?);
-        let wanted = self.filters(partitions)?;
+        let wanted = self.settings.filters(partitions)?;
         let Some(info) = self.api.consumer_info(&name).await? else {
             // It goes away with its stream, too.
             self.api.stream_info().await?;
@@ -395,6 +433,7 @@ mod tests {
             group: "billing".into(),
             retention,
             template: Template::parse("o.{0}").expect("valid"),
+            partitions: None,
             jetstream: Config::default().jetstream,
         }
     }
@@ -409,6 +448,34 @@ mod tests {
         odd.group = "a.b >*/c".into();
         let name = odd.name(&WorkerId::new("worker-3"));
         assert_eq!(name, "parti-a=2Eb=20=3E=2A=2Fc-worker-3");
+    }
+
+    #[test]
+    fn all_virtual_partitions_together_are_one_filter() {
+        let ids = |ids: &[&str]| {
+            ids.iter()
+                .copied()
+                .map(PartitionId::new)
+                .collect::<Vec<_>>()
+        };
+        let mut settings = settings(Retention::Limits);
+        let filter =
+            |settings: &Settings, list: &[&str]| settings.filters(&ids(list)).expect("fits");
+        assert_eq!(filter(&settings, &["0", "1"]), filters(&["o.0", "o.1"]));
+        settings.partitions = Some(2);
+        assert_eq!(filter(&settings, &["0", "1"]), filters(&["o.*"]));
+        assert_eq!(filter(&settings, &["1"]), filters(&["o.1"]));
+        assert_eq!(filter(&settings, &["1", "2"]), filters(&["o.1", "o.2"]));
+        assert_eq!(filter(&settings, &[]), filters(&[]));
+        settings.partitions = Some(0);
+        assert_eq!(
+            filter(&settings, &[]),
+            filters(&[]),
+            "never the whole stream"
+        );
+        settings.partitions = Some(2);
+        settings.retention = Retention::WorkQueue;
+        assert_eq!(filter(&settings, &["0", "1"]), filters(&["o.0", "o.1"]));
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! What a message of the stream says of itself.
 
 use std::str::FromStr;
+use std::sync::Arc;
 
 use async_nats::{HeaderMap, HeaderName, HeaderValue};
 use bytes::Bytes;
@@ -40,25 +41,35 @@ pub(super) fn put(headers: &mut HeaderMap, name: &str, value: &str) -> bool {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Place<'a> {
     pub consumer: &'a str,
+    /// How often it was delivered, this time included.
+    pub deliveries: u64,
     pub offset: u64,
     pub sequence: u64,
     pub timestamp_ms: u64,
+    /// How many more there are to deliver.
+    pub pending: u64,
 }
 
 /// Reads a reply address; `None` if it is none of a delivery.
 pub(super) fn place(reply: &str) -> Option<Place<'_>> {
-    let tokens: Vec<&str> = reply.split('.').collect();
-    let at = match tokens.as_slice() {
-        ["$JS", "ACK", ..] if tokens.len() == 9 => 2,
-        ["$JS", "ACK", ..] if tokens.len() >= 11 => 4,
+    let tokens = reply.strip_prefix("$JS.ACK.")?;
+    let skipped = match tokens.bytes().filter(|byte| *byte == b'.').count() {
+        // The stream.
+        6 => 1,
+        // Domain, account and stream.
+        8.. => 3,
         _ => return None,
     };
-    let number = |index: usize| tokens.get(at + index)?.parse::<u64>().ok();
+    let mut tokens = tokens.split('.').skip(skipped);
+    let consumer = tokens.next()?;
+    let mut numbers = tokens.map_while(|token| token.parse::<u64>().ok());
     Some(Place {
-        consumer: tokens.get(at + 1)?,
-        offset: number(3)?,
-        sequence: number(4)?,
-        timestamp_ms: number(5)? / 1_000_000,
+        consumer,
+        deliveries: numbers.next()?,
+        offset: numbers.next()?,
+        sequence: numbers.next()?,
+        timestamp_ms: numbers.next()? / 1_000_000,
+        pending: numbers.next()?,
     })
 }
 
@@ -66,7 +77,7 @@ pub(super) fn place(reply: &str) -> Option<Place<'_>> {
 /// does not keep the sender's.
 pub(super) fn record(
     offset: u64,
-    subject: &str,
+    subject: impl Into<Arc<str>>,
     headers: Option<&HeaderMap>,
     payload: Bytes,
     timestamp_ms: u64,
@@ -83,7 +94,7 @@ pub(super) fn record(
     let key = all.iter().find(|(name, _)| name == KEY);
     Record {
         offset: Offset(offset),
-        subject: subject.to_owned(),
+        subject: subject.into(),
         key: key.map(|(_, key)| percent_decode(key).collect::<Vec<u8>>().into()),
         headers: all,
         payload,
@@ -99,14 +110,16 @@ mod tests {
     fn a_reply_address_says_where_a_message_stands() {
         let expected = Place {
             consumer: "parti-g-worker-0",
+            deliveries: 2,
             offset: 71,
             sequence: 9,
             timestamp_ms: 1_700_000_000_123,
+            pending: 4,
         };
         for reply in [
-            "$JS.ACK.S.parti-g-worker-0.1.71.9.1700000000123456789.4",
-            "$JS.ACK._.ACCHASH.S.parti-g-worker-0.1.71.9.1700000000123456789.4",
-            "$JS.ACK.hub.ACCHASH.S.parti-g-worker-0.1.71.9.1700000000123456789.4.token",
+            "$JS.ACK.S.parti-g-worker-0.2.71.9.1700000000123456789.4",
+            "$JS.ACK._.ACCHASH.S.parti-g-worker-0.2.71.9.1700000000123456789.4",
+            "$JS.ACK.hub.ACCHASH.S.parti-g-worker-0.2.71.9.1700000000123456789.4.token",
         ] {
             assert_eq!(place(reply), Some(expected), "{reply}");
         }

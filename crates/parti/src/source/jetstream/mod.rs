@@ -41,11 +41,13 @@ mod letters;
 mod producer;
 mod pull;
 mod read;
+mod reader;
 mod subjects;
 mod topic;
 mod transport;
 
 use std::fmt;
+use std::time::Duration;
 
 use parti_core::codec::Template;
 use parti_core::config::Config;
@@ -53,11 +55,12 @@ use parti_core::io::Retention;
 
 use crate::nats::connect::connect;
 use crate::nats::link::Link;
-use crate::source::SourceError;
+use crate::source::{Offset, PartitionId, SourceError, StartPosition};
 use address::Target;
 use api::Api;
 use letters::Letters;
 pub use producer::{NewMessage, Producer};
+use read::Reads;
 pub use topic::StreamSettings;
 pub(crate) use transport::StreamTransport;
 
@@ -69,6 +72,27 @@ pub struct JetStream {
     template: Template,
     letters: Letters,
     partitions: Option<u32>,
+}
+
+/// How a stream is set up.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StreamAbout {
+    /// The server's version.
+    pub server: String,
+    /// What the server's clock showed when it answered, as RFC 3339, if it says.
+    pub clock: Option<String>,
+    /// `limits` or `workqueue`.
+    pub retention: String,
+    /// `file` or `memory`.
+    pub storage: String,
+    /// How many servers keep it.
+    pub replicas: usize,
+    /// Whether the server is one of several.
+    pub clustered: bool,
+    /// Messages that are older go away.
+    pub max_age: Option<Duration>,
+    /// How many messages it has.
+    pub messages: u64,
 }
 
 impl fmt::Debug for JetStream {
@@ -83,7 +107,7 @@ impl JetStream {
     ///
     /// | parameter | what |
     /// |---|---|
-    /// | `subject` | how a partition becomes a subject, such as `dc.{0}.{1}.completion`; by default what was recorded with the stream, or what follows from its one subject (`orders.*`: `orders.{0}`) |
+    /// | `subject` | how a partition becomes a subject, such as `dc.{0}.{1}.completion`; by default what was recorded with the stream, or what follows from its one subject (`orders.*`: `orders.{0}`). Wildcards are for subjects that a server computes: `orders.{0}.*` consumes what the transform `orders.{{partition(12,1)}}.{{wildcard(1)}}` made, and what the `*` stands for is the message's key |
     /// | `dead_letters` | where messages go that cannot be handled; by default `parti.dlq.<stream>`, in a stream of its own |
     /// | `creds`, `token`, `nkey` | how to log in: a credentials file, a token, a file with a seed |
     /// | `tls`, `ca`, `cert`, `key` | TLS, and its files |
@@ -130,8 +154,40 @@ impl JetStream {
         self.partitions
     }
 
+    /// The oldest offset that is still there, and one past the newest.
+    pub async fn range(&self) -> Result<(Offset, Offset), SourceError> {
+        let state = self.api.stream_info().await?.state;
+        Ok((Offset(state.first().min(state.end())), Offset(state.end())))
+    }
+
+    /// The offset that a start position stands for, never past the end.
+    pub async fn resolve(
+        &self,
+        partition: &PartitionId,
+        start: StartPosition,
+    ) -> Result<Offset, SourceError> {
+        let reads = Reads::new(self.api.clone(), self.template.clone());
+        reads.resolve(partition, start).await
+    }
+
+    /// How the stream is set up, and by which server, for those who check that.
+    pub async fn about(&self) -> Result<StreamAbout, SourceError> {
+        let info = self.api.stream_info().await?;
+        let config = info.config;
+        Ok(StreamAbout {
+            server: self.api.link.client.server_info().version,
+            clock: info.ts,
+            retention: config.retention,
+            storage: config.storage,
+            replicas: config.num_replicas,
+            clustered: self.api.link.client.server_info().cluster.is_some(),
+            max_age: (config.max_age > 0).then(|| Duration::from_nanos(config.max_age)),
+            messages: info.state.messages,
+        })
+    }
+
     /// Which stream this is: another number once it was deleted and made anew.
-    pub(crate) fn identity(&self) -> u64 {
+    pub fn identity(&self) -> u64 {
         self.api.identity()
     }
 

@@ -16,6 +16,8 @@
 //! what a pull that ended left over is taken off the others. So the sum is always right.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 use async_nats::connection::State;
@@ -34,7 +36,7 @@ use super::consumer::Tell;
 use super::delivery::{place, record};
 use super::subjects::Partitions;
 use crate::driver::tasks::Tasks;
-use crate::source::transport::message;
+use crate::source::transport::{Wire, message};
 
 /// How long the server keeps a pull open.
 const EXPIRES: Duration = Duration::from_secs(5);
@@ -117,6 +119,37 @@ pub(super) struct PullLoop {
     /// When anything last came: a delivery, or what became of a pull.
     heard: Instant,
     told_gone: Option<Instant>,
+    wire: Arc<WireNumbers>,
+}
+
+/// What the wire shows, for metrics: the loop writes, anybody reads.
+#[derive(Debug, Default)]
+pub(super) struct WireNumbers {
+    redelivered: AtomicU64,
+    pending: AtomicU64,
+    healthy: AtomicBool,
+}
+
+impl WireNumbers {
+    /// As they are now.
+    pub fn read(&self) -> Wire {
+        Wire {
+            redelivered: self.redelivered.load(Relaxed),
+            pending: self.pending.load(Relaxed),
+            healthy: self.healthy.load(Relaxed),
+        }
+    }
+
+    fn is_healthy(&self, healthy: bool) {
+        self.healthy.store(healthy, Relaxed);
+    }
+}
+
+/// A loop that ended pulls no more, however it ended.
+impl Drop for PullLoop {
+    fn drop(&mut self) {
+        self.wire.is_healthy(false);
+    }
 }
 
 impl PullLoop {
@@ -127,7 +160,9 @@ impl PullLoop {
         config: &parti_core::config::JetStreamConfig,
         events: UnboundedSender<Event>,
         tasks: Tasks,
+        wire: Arc<WireNumbers>,
     ) -> Self {
+        wire.is_healthy(true);
         let connects = api.link.health.borrow().connects;
         Self {
             connects,
@@ -147,6 +182,7 @@ impl PullLoop {
             came_before_rest: None,
             heard: Instant::now(),
             told_gone: None,
+            wire,
         }
     }
 
@@ -198,6 +234,7 @@ impl PullLoop {
             Command::Ack(deliveries) => self.answer(&deliveries, b"+ACK", true).await,
             Command::Extend(deliveries) => self.answer(&deliveries, b"+WPI", false).await,
             Command::Life(life) => {
+                self.wire.pending.store(0, Relaxed);
                 self.forget();
                 self.life = life.map(|(name, identity)| Life { name, identity });
             }
@@ -215,6 +252,7 @@ impl PullLoop {
     fn lost(&mut self) {
         let open = std::mem::take(&mut self.open);
         self.inbox = None;
+        self.wire.is_healthy(false);
         self.tell(SourceEvent::Reconnected);
         for pull in open {
             self.tell(SourceEvent::PullEnded { ask: pull.ask });
@@ -330,8 +368,10 @@ impl PullLoop {
         self.heard = Instant::now();
         if message.status.is_some_and(|status| status.as_u16() == 503) {
             // Nobody has the durable; or this server cannot reach who has.
+            self.wire.is_healthy(false);
             self.api.link.not_answered(self.heard.into_std());
         } else {
+            self.wire.is_healthy(true);
             self.api.link.answered();
         }
         let number = message.subject.rsplit('.').next();
@@ -355,20 +395,26 @@ impl PullLoop {
             tracing::warn!(subject = %delivery.subject, "a message came that is no delivery");
             return;
         };
+        if place.deliveries > 1 {
+            self.wire.redelivered.fetch_add(1, Relaxed);
+        }
+        self.wire.pending.store(place.pending, Relaxed);
         let (sequence, consumer) = (place.sequence, life.identity);
-        let subject = delivery.subject.as_str();
-        let record = record(
+        let (partition, subject) = self.partitions.of(delivery.subject.as_str());
+        let mut record = record(
             place.offset,
             subject,
             delivery.headers.as_ref(),
             delivery.payload.clone(),
             place.timestamp_ms,
         );
+        self.partitions.give_key(&mut record);
         let event = SourceEvent::Delivered {
             consumer,
             sequence,
-            partition: self.partitions.of(subject),
+            partition,
             message: message(record),
+            pending: place.pending,
         };
         if self.explicit {
             self.replies.insert(sequence, reply);
@@ -469,6 +515,9 @@ impl PullLoop {
         self.later = later;
         let lost = self.open.extract_if(.., |open| open.expires + GRACE <= now);
         let lost: Vec<Open> = lost.collect();
+        if !lost.is_empty() {
+            self.wire.is_healthy(false);
+        }
         if let Some(oldest) = lost.iter().map(|open| open.expires - EXPIRES).min()
             && self.heard < oldest
             && self.is_connected()

@@ -2,95 +2,48 @@
 //!
 //! ```text
 //!   read (from, upto] ─▶ a few messages one by one, from the stream's leader ─▶ enough? answer
-//!                   └─ many ─▶ a short-lived consumer of the one subject, kept for the next read
+//!                   └─ many ─▶ a reader of the one subject, kept for the next read
+//!   sweep (from, upto] ──────▶ a reader of the whole stream, kept too; what nobody wants is dropped
 //! ```
 //!
 //! How far a read got is only ever said by the leader: a replica that lags behind has nothing, and
 //! does not know that it should.
 
-use std::collections::BTreeMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::sync::Arc;
 
 use async_nats::jetstream::message::StreamMessage;
-use async_nats::{Client, Message, Subscriber};
-use bytes::Bytes;
-use futures_util::StreamExt;
 use parti_core::codec::Template;
-use parti_core::io::ReadBatch;
-use serde_json::json;
-use tokio::time::Instant;
+use parti_core::io::{ReadBatch, Swath};
 
-use super::api::{Action, Api, StreamState, error, unavailable};
-use super::delivery::{place, record};
-use super::subjects::subject;
+use super::api::{Api, StreamState};
+use super::delivery::record;
+use super::reader::{Ended, Found, Kept, Reader, Wanted};
+use super::subjects::{give_key, subject};
 use crate::source::transport::message;
 use crate::source::{Offset, PartitionId, Record, SourceError, StartPosition};
 
-/// So many messages are read one by one before a consumer is worth its making.
+/// Up to so many messages are read one by one: a consumer is not worth its making.
 const SINGLE: usize = 4;
-/// The most bytes of one read, unless a single message is larger.
-const READ_BYTES: usize = 8 * 1024 * 1024;
-/// A reader that nobody used for this long is dropped, here and on the server.
-const IDLE: Duration = Duration::from_secs(20);
-/// How long a reader's fetch may take.
-const FETCH: Duration = Duration::from_secs(2);
+/// What a reader of the whole stream asks for at once.
+const SWEEP_BATCH: u64 = 8_192;
+/// Every subject.
+const ALL: &str = ">";
 
 /// Reads partitions of one stream.
 #[derive(Debug)]
 pub(super) struct Reads {
     api: Api,
     template: Template,
-    /// Readers between two reads.
-    readers: Mutex<BTreeMap<PartitionId, Reader>>,
-}
-
-/// A consumer of one subject, behind which nothing is kept.
-struct Reader {
-    name: String,
-    inbox: String,
-    messages: Subscriber,
-    /// The next offset that it will look at.
-    next: u64,
-    /// The next consumer sequence: anything else means that something was lost.
-    sequence: u64,
-    used: Instant,
-}
-
-impl std::fmt::Debug for Reader {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{} at {}", self.name, self.next)
-    }
-}
-
-/// What a read has found so far.
-#[derive(Default)]
-struct Found {
-    records: Vec<Record>,
-    bytes: usize,
-    /// Everything below this was looked at.
-    next: u64,
-}
-
-impl Found {
-    fn push(&mut self, record: Record) {
-        self.bytes += record.payload.len();
-        self.next = record.offset.0 + 1;
-        self.records.push(record);
-    }
-
-    fn is_enough(&self, limit: usize) -> bool {
-        self.records.len() >= limit || self.bytes >= READ_BYTES
-    }
+    kept: Arc<Kept>,
 }
 
 impl Reads {
     /// No reader yet.
     pub fn new(api: Api, template: Template) -> Self {
         Self {
+            kept: Kept::new(api.clone()),
             api,
             template,
-            readers: Mutex::default(),
         }
     }
 
@@ -113,37 +66,78 @@ impl Reads {
             None => self.api.stream_info().await?.state.last_seq,
         };
         let limit = usize::try_from(limit).unwrap_or(usize::MAX);
-        let mut found = Found {
-            next: from.0,
-            ..Found::default()
-        };
-        let mut reader = self.reader_at(partition, from.0);
-        if reader.is_none() {
-            self.one_by_one(&subject, upto, limit.min(SINGLE), &mut found)
+        let mut found = Found::from(from.0);
+        let reader = self.kept.take(Some(partition), from.0);
+        if limit <= SINGLE && reader.is_none() {
+            self.one_by_one(partition, &subject, upto, limit, &mut found)
                 .await?;
-            if found.next <= upto && found.records.len() >= SINGLE && !found.is_enough(limit) {
-                reader = Some(Reader::open(&self.api, &subject, found.next).await?);
-            }
-        }
-        if let Some(mut reader) = reader {
-            let sound = reader.fetch(&self.api, upto, limit, &mut found).await;
-            if sound && found.next <= upto {
-                self.keep(partition, reader);
+        } else {
+            let mut reader = match reader {
+                Some(reader) => reader,
+                None => Reader::open(&self.api, &self.template, Some(&subject), from.0).await?,
+            };
+            let mut wanted = Wanted {
+                partitions: [(partition.clone(), 0)].into(),
+                upto,
+                limit,
+                batch: limit as u64,
+            };
+            let ended = reader.fetch(&self.api, &mut wanted, &mut found).await;
+            if ended == Ended::Enough && found.next <= upto {
+                self.kept.keep(Some(partition), reader);
             } else {
                 reader.end(&self.api);
             }
             if found.next <= upto && !found.is_enough(limit) {
                 // The reader has no more; only the leader knows whether there is no more.
-                self.one_by_one(&subject, upto, 1, &mut found).await?;
+                self.one_by_one(partition, &subject, upto, 1, &mut found)
+                    .await?;
             }
         }
         let state = self.api.stream_info().await?.state;
-        Ok(answer(from, found, &state))
+        Ok(answer(from, self.with_keys(found), &state))
+    }
+
+    /// Messages of all these partitions, by one read of the whole stream.
+    pub async fn sweep(
+        &self,
+        partitions: &[PartitionId],
+        from: Offset,
+        upto: Offset,
+        limit: u32,
+    ) -> Result<Swath, SourceError> {
+        let mut found = Found::from(from.0);
+        let mut reader = match self.kept.take(None, from.0) {
+            Some(reader) => reader,
+            None => Reader::open(&self.api, &self.template, None, from.0).await?,
+        };
+        let mut wanted = Wanted {
+            partitions: partitions.iter().map(|p| (p.clone(), 0)).collect(),
+            upto: upto.0,
+            limit: usize::try_from(limit).unwrap_or(usize::MAX),
+            batch: SWEEP_BATCH,
+        };
+        let ended = reader.fetch(&self.api, &mut wanted, &mut found).await;
+        if ended == Ended::Enough {
+            // The next one goes on here.
+            self.kept.keep(None, reader);
+        } else {
+            reader.end(&self.api);
+        }
+        if ended == Ended::Dry {
+            let next = self.api.next_message(ALL, found.next).await?;
+            if next.is_none_or(|message| message.sequence > upto.0) {
+                found.next = upto.0 + 1;
+            }
+        }
+        let state = self.api.stream_info().await?.state;
+        Ok(swath(from, self.with_keys(found), &state))
     }
 
     /// Reads up to so many messages from the leader.
     async fn one_by_one(
         &self,
+        partition: &PartitionId,
         subject: &str,
         upto: u64,
         limit: usize,
@@ -154,7 +148,9 @@ impl Reads {
                 return Ok(());
             }
             match self.api.next_message(subject, found.next).await? {
-                Some(message) if message.sequence <= upto => found.push(stored(message)),
+                Some(message) if message.sequence <= upto => {
+                    found.push(partition, stored(message));
+                }
                 _ => found.next = upto + 1,
             }
         }
@@ -205,135 +201,12 @@ impl Reads {
         Ok(found)
     }
 
-    fn readers(&self) -> MutexGuard<'_, BTreeMap<PartitionId, Reader>> {
-        self.readers.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// The kept reader of a partition, if it stands at this offset.
-    fn reader_at(&self, partition: &PartitionId, from: u64) -> Option<Reader> {
-        let now = Instant::now();
-        let mut readers = self.readers();
-        let idle = readers.extract_if(.., |_, reader| now - reader.used > IDLE);
-        let idle: Vec<Reader> = idle.map(|(_, reader)| reader).collect();
-        let found = readers.remove(partition);
-        drop(readers);
-        for reader in idle {
-            reader.end(&self.api);
+    /// Gives messages without a key the one that their subject holds.
+    fn with_keys(&self, mut found: Found) -> Found {
+        for (_, record) in &mut found.records {
+            give_key(&self.template, record);
         }
-        match found {
-            Some(reader) if reader.next == from => Some(reader),
-            Some(reader) => {
-                reader.end(&self.api);
-                None
-            }
-            None => None,
-        }
-    }
-
-    fn keep(&self, partition: &PartitionId, mut reader: Reader) {
-        reader.used = Instant::now();
-        let before = self.readers().insert(partition.clone(), reader);
-        if let Some(before) = before {
-            before.end(&self.api);
-        }
-    }
-}
-
-impl Reader {
-    async fn open(api: &Api, subject: &str, from: u64) -> Result<Self, SourceError> {
-        let client: &Client = &api.link.client;
-        let inbox = client.new_inbox();
-        let name = format!("parti-read-{}", inbox.rsplit('.').next().unwrap_or("x"));
-        let messages = client.subscribe(inbox.clone()).await;
-        let messages = messages.map_err(|error| unavailable(error.to_string()))?;
-        let config = json!({
-            "name": name,
-            "description": "reads a backlog, then goes away",
-            "ack_policy": "none",
-            "deliver_policy": "by_start_sequence",
-            "opt_start_seq": from,
-            "replay_policy": "instant",
-            "filter_subject": subject,
-            "inactive_threshold": (IDLE * 2).as_nanos() as u64,
-            "mem_storage": true,
-            "num_replicas": 1,
-        });
-        api.put_consumer(&name, config, Action::Create)
-            .await
-            .map_err(error)?;
-        Ok(Self {
-            name,
-            inbox,
-            messages,
-            next: from,
-            sequence: 1,
-            used: Instant::now(),
-        })
-    }
-
-    /// Fetches what there is, up to the limit. False: something is wrong with this reader, and it
-    /// must not be used again; what it found is good all the same.
-    async fn fetch(&mut self, api: &Api, upto: u64, limit: usize, found: &mut Found) -> bool {
-        let before = found.records.len();
-        let wanted = limit.saturating_sub(before);
-        let request = json!({ "batch": wanted, "no_wait": true, "max_bytes": READ_BYTES });
-        let subject = format!("$JS.API.CONSUMER.MSG.NEXT.{}.{}", api.stream, self.name);
-        let client = &api.link.client;
-        let payload = Bytes::from(request.to_string());
-        let sent = client.publish_with_reply(subject, self.inbox.clone(), payload);
-        if sent.await.is_err() {
-            return false;
-        }
-        let deadline = Instant::now() + FETCH;
-        for _ in 0..wanted {
-            let came = tokio::time::timeout_at(deadline, self.messages.next()).await;
-            let Ok(Some(delivery)) = came else {
-                return false;
-            };
-            if let Some(status) = delivery.status {
-                // 404 and 408: no more; 409: not in these bytes. Anything else is trouble.
-                let why = delivery.description.as_deref().unwrap_or_default();
-                return match status.as_u16() {
-                    404 | 408 => true,
-                    409 => why == "Message Size Exceeds MaxBytes" && found.records.len() > before,
-                    _ => false,
-                };
-            }
-            if !self.take(delivery, upto, found) {
-                return false;
-            }
-        }
-        true
-    }
-
-    /// Takes in one delivery. False: it is not the next one, or beyond what was asked for.
-    fn take(&mut self, delivery: Message, upto: u64, found: &mut Found) -> bool {
-        let reply = delivery.reply.as_ref().map_or("", |reply| reply.as_str());
-        let Some(place) = place(reply).filter(|place| place.sequence == self.sequence) else {
-            return false;
-        };
-        self.sequence += 1;
-        self.next = place.offset + 1;
-        if place.offset > upto {
-            found.next = upto + 1;
-            return false;
-        }
-        found.push(record(
-            place.offset,
-            &delivery.subject,
-            delivery.headers.as_ref(),
-            delivery.payload,
-            place.timestamp_ms,
-        ));
-        true
-    }
-
-    /// The server would drop it, too, only later.
-    fn end(self, api: &Api) {
-        let api = api.clone();
-        tokio::spawn(async move {
-            let _ = api.delete_consumer(&self.name).await;
-        });
+        found
     }
 }
 
@@ -345,17 +218,17 @@ fn stored(message: StreamMessage) -> Record {
     let time = time_ms(&message);
     record(
         message.sequence,
-        &message.subject,
+        message.subject.as_str(),
         Some(&message.headers),
         message.payload,
         time,
     )
 }
 
-/// What a read tells the core. `state` was asked after it: what retention removed meanwhile is
-/// named, and never guessed.
+/// What a read tells the core. `state` was asked after it: what retention removed meanwhile is named,
+/// and never guessed.
 fn answer(from: Offset, mut found: Found, state: &StreamState) -> ReadBatch {
-    let oldest = found.records.first().map(|record| record.offset.0);
+    let oldest = found.records.first().map(|(_, record)| record.offset.0);
     if let Some(oldest) = oldest
         && state.first() > oldest + 1
     {
@@ -365,12 +238,30 @@ fn answer(from: Offset, mut found: Found, state: &StreamState) -> ReadBatch {
         found.next = oldest + 1;
     }
     let seen = oldest.unwrap_or(found.next).max(from.0);
+    let records = found.records.into_iter();
     ReadBatch {
-        messages: found.records.into_iter().map(message).collect(),
+        messages: records.map(|(_, record)| message(record)).collect(),
         next: Offset(found.next),
         // Whatever was read is there, wherever the stream begins by now.
         first: Offset(state.first().min(seen)),
         end: Offset(state.end()),
+    }
+}
+
+/// The same for a sweep, which sees every hole: it ends where retention may have made one.
+fn swath(from: Offset, mut found: Found, state: &StreamState) -> Swath {
+    if let Some(hole) = found.hole
+        && state.first() > hole
+    {
+        found.next = hole;
+        found.records.retain(|(_, record)| record.offset.0 < hole);
+    }
+    let seen = found.oldest.unwrap_or(found.next).max(from.0);
+    let records = found.records.into_iter();
+    Swath {
+        messages: records.map(|(of, record)| (of, message(record))).collect(),
+        next: Offset(found.next),
+        first: Offset(state.first().min(seen)),
     }
 }
 
@@ -379,23 +270,28 @@ mod tests {
     use super::*;
 
     fn found(offsets: &[u64], next: u64) -> Found {
-        let mut found = Found::default();
+        let mut found = Found::from(10);
         for offset in offsets {
-            found.push(Record {
+            let record = Record {
                 offset: Offset(*offset),
                 ..Record::default()
-            });
+            };
+            found.push(&PartitionId::new("a"), record);
         }
         found.next = next;
         found
     }
 
-    fn answered(offsets: &[u64], next: u64, first: u64) -> (Vec<u64>, u64, u64) {
-        let state = StreamState {
+    fn state(first: u64) -> StreamState {
+        StreamState {
             first_seq: first,
             last_seq: 99,
-        };
-        let batch = answer(Offset(10), found(offsets, next), &state);
+            ..StreamState::default()
+        }
+    }
+
+    fn answered(offsets: &[u64], next: u64, first: u64) -> (Vec<u64>, u64, u64) {
+        let batch = answer(Offset(10), found(offsets, next), &state(first));
         let offsets = batch.messages.iter().map(|m| m.offset.0).collect();
         (offsets, batch.next.0, batch.first.0)
     }
@@ -409,5 +305,21 @@ mod tests {
         assert_eq!(answered(&[12, 15], 20, 15), (vec![12], 13, 12));
         assert_eq!(answered(&[], 20, 15), (vec![], 20, 15));
         assert_eq!(answered(&[], 20, 50), (vec![], 20, 20));
+    }
+
+    fn swept(offsets: &[u64], next: u64, first: u64) -> (Vec<u64>, u64, u64) {
+        let swath = swath(Offset(10), found(offsets, next), &state(first));
+        let offsets = swath.messages.iter().map(|(_, m)| m.offset.0).collect();
+        (offsets, swath.next.0, swath.first.0)
+    }
+
+    #[test]
+    fn a_sweep_ends_where_retention_may_have_made_a_hole() {
+        assert_eq!(swept(&[10, 11, 14], 20, 1), (vec![10, 11, 14], 20, 1));
+        assert_eq!(swept(&[10, 11, 14], 20, 12), (vec![10, 11, 14], 20, 10));
+        assert_eq!(swept(&[10, 11, 14], 20, 13), (vec![10, 11], 12, 10));
+        assert_eq!(swept(&[14, 15], 16, 14), (vec![14, 15], 16, 14));
+        assert_eq!(swept(&[14, 15], 16, 30), (vec![14, 15], 16, 14));
+        assert_eq!(swept(&[], 20, 15), (vec![], 20, 15));
     }
 }

@@ -1,12 +1,13 @@
 //! Partitions and the subjects that they have in the stream.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use parti_core::codec::{self, Template};
 use parti_core::partition::Partition;
 
 use super::api::rejected;
-use crate::source::{PartitionId, SourceError};
+use crate::source::{PartitionId, Record, SourceError};
 
 /// The partition of a subject that no partition has. No canonical id is like it.
 const NOBODYS: &str = "=-";
@@ -28,11 +29,18 @@ pub(super) fn partition(template: &Template, subject: &str) -> Option<PartitionI
     codec::partition_id(&template.partition_of(subject)?).ok()
 }
 
+/// Gives a message without a key the one that its subject holds, if it does.
+pub(super) fn give_key(template: &Template, record: &mut Record) {
+    if record.key.is_none() {
+        record.key = template.key_of(&record.subject).map(Into::into);
+    }
+}
+
 /// Finds partitions by subject, thousands of times a second.
 #[derive(Debug)]
 pub(super) struct Partitions {
     template: Template,
-    known: HashMap<String, PartitionId>,
+    known: HashMap<Arc<str>, PartitionId>,
 }
 
 impl Partitions {
@@ -44,16 +52,23 @@ impl Partitions {
         }
     }
 
-    /// The partition of a subject, or one that is nobody's.
-    pub fn of(&mut self, subject: &str) -> PartitionId {
-        if let Some(known) = self.known.get(subject) {
-            return known.clone();
+    /// Gives a message without a key the one that its subject holds, if it does.
+    pub fn give_key(&self, record: &mut Record) {
+        give_key(&self.template, record);
+    }
+
+    /// The partition of a subject, or one that is nobody's; and the subject, to be kept.
+    pub fn of(&mut self, subject: &str) -> (PartitionId, Arc<str>) {
+        if let Some((subject, known)) = self.known.get_key_value(subject) {
+            return (known.clone(), subject.clone());
         }
-        let found = partition(&self.template, subject).unwrap_or_else(|| PartitionId::new(NOBODYS));
+        let subject: Arc<str> = subject.into();
+        let found =
+            partition(&self.template, &subject).unwrap_or_else(|| PartitionId::new(NOBODYS));
         if self.known.len() < REMEMBERED {
-            self.known.insert(subject.to_owned(), found.clone());
+            self.known.insert(subject.clone(), found.clone());
         }
-        found
+        (found, subject)
     }
 }
 
@@ -98,9 +113,10 @@ mod tests {
         let made = subject(&business, &id).expect("fits");
         assert_eq!(made, "dc.tool=201.a=2Eb.completion");
         let mut partitions = Partitions::new(business.clone());
-        assert_eq!(partitions.of(&made), id);
-        assert_eq!(partitions.of(&made), id, "remembered");
-        let other = partitions.of("dc.tool1.completion");
+        assert_eq!(partitions.of(&made).0, id);
+        let (again, remembered) = partitions.of(&made);
+        assert_eq!((again, &*remembered), (id, made.as_str()), "remembered");
+        let (other, _) = partitions.of("dc.tool1.completion");
         assert!(!codec::is_canonical(other.as_str()), "{other}");
         assert!(subject(&business, &PartitionId::new("7")).is_err());
         assert!(subject(&business, &PartitionId::new("a..b")).is_err());

@@ -99,11 +99,12 @@ impl JetStream {
         &self,
         partitions: &[PartitionId],
     ) -> Result<Vec<(PartitionId, Offset)>, SourceError> {
-        let asked = partitions.iter().map(|partition| async move {
-            let subject = subject(&self.template, partition)?;
+        let asked = partitions.iter().cloned();
+        let asked = asked.map(|partition| async move {
+            let subject = subject(&self.template, &partition)?;
             let last = last_of(&self.api, &subject).await?;
             let end = last.map_or(0, |last| last + 1);
-            Ok((partition.clone(), Offset(end)))
+            Ok((partition, Offset(end)))
         });
         let asked = futures_util::stream::iter(asked);
         asked.buffered(ASK_AT_ONCE).try_collect().await
@@ -127,7 +128,7 @@ fn stream_config(target: &Target, settings: &StreamSettings) -> Result<Value, So
     let template = Template::parse(text).map_err(|problem| rejected(problem.to_string()))?;
     let tokens = super::subjects::pattern(&template);
     let one_key = tokens.iter().filter(|token| **token == "*").count() == 1;
-    if !one_key || tokens.contains(&">") {
+    if !one_key || !template.is_exact() || tokens.contains(&">") {
         return Err(rejected(format!(
             "virtual partitions have a number each, and {template} names something else; give a \
              subject such as orders.{{0}}"
@@ -175,7 +176,7 @@ mod tests {
         let plain = Target::parse("jetstream://h/ORDERS").expect("good");
         let config = stream_config(&plain, &settings).expect("good");
         assert_eq!(config["subjects"], json!(["ORDERS.*"]));
-        for odd in ["o.{0}.{1}", "o.{id}", "o", "o.*.{0}"] {
+        for odd in ["o.{0}.{1}", "o.{id}", "o", "o.*.{0}", "o.{0}.>"] {
             let url = format!("jetstream://h/ORDERS?subject={odd}");
             let target = Target::parse(&url).expect("good");
             assert!(stream_config(&target, &settings).is_err(), "{odd}");

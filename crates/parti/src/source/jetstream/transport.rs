@@ -5,6 +5,8 @@ use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
 use parti_core::config::Config;
 use parti_core::ids::{PartitionId, WorkerId};
 use parti_core::io::{ConsumerState, SourceEvent, SourceKind, SourceRequest};
@@ -14,13 +16,13 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use super::JetStream;
 use super::consumer::{Consumer, Settings};
 use super::letters::Letters;
-use super::pull::{Command, PullLoop};
+use super::pull::{Command, PullLoop, WireNumbers};
 use super::read::Reads;
 use super::subjects::Partitions;
 use crate::driver::Observer;
 use crate::driver::tasks::Tasks;
 use crate::source::SourceError;
-use crate::source::transport::{Transport, letter, refused, within};
+use crate::source::transport::{Ends, Transport, Wire, letter, refused, within};
 
 /// So many partitions are named in a log line.
 const NAMED: usize = 20;
@@ -29,6 +31,7 @@ const NAMED: usize = 20;
 pub(crate) struct StreamTransport {
     shared: Arc<Shared>,
     commands: UnboundedSender<Command>,
+    wire: Arc<WireNumbers>,
     /// Until the loop takes it.
     inbox: Mutex<Option<UnboundedReceiver<Command>>>,
 }
@@ -64,6 +67,7 @@ impl StreamTransport {
             group: group.to_owned(),
             retention: stream.retention,
             template: stream.template.clone(),
+            partitions: stream.partitions,
             jetstream: config.jetstream.clone(),
         });
         let (commands, inbox) = unbounded_channel();
@@ -82,6 +86,7 @@ impl StreamTransport {
         Ok(Self {
             shared: Arc::new(shared),
             commands,
+            wire: Arc::default(),
             inbox: Mutex::new(Some(inbox)),
         })
     }
@@ -111,6 +116,7 @@ impl Transport for StreamTransport {
                 &shared.settings.jetstream,
                 events.clone(),
                 tasks.clone(),
+                self.wire.clone(),
             );
             tasks.spawn(pulls.run(inbox));
         }
@@ -132,6 +138,20 @@ impl Transport for StreamTransport {
                 });
             }
         }
+    }
+
+    fn wire(&self) -> Wire {
+        self.wire.read()
+    }
+
+    fn ends(&self, partitions: Vec<PartitionId>) -> BoxFuture<'static, Ends> {
+        let shared = self.shared.clone();
+        async move {
+            let ends = within(shared.limit, shared.stream.ends(&partitions));
+            // What cannot be told now may be told the next time.
+            ends.await.unwrap_or_default()
+        }
+        .boxed()
     }
 }
 
@@ -195,6 +215,16 @@ impl Shared {
             } => SourceEvent::Read {
                 ask,
                 result: within(limit, reads.read(&partition, from, upto, most)).await,
+            },
+            SourceRequest::Sweep {
+                ask,
+                partitions,
+                from,
+                upto,
+                limit: most,
+            } => SourceEvent::Swept {
+                ask,
+                result: within(limit, reads.sweep(&partitions, from, upto, most)).await,
             },
             SourceRequest::Resolve {
                 ask,

@@ -171,6 +171,7 @@ fn place(
     }
     let mut statement = rows::inserting(connection)?;
     let mut placed = Vec::with_capacity(job.records.len());
+    let mut buffer = Vec::new();
     for (number, record) in &job.records {
         let Some(part) = parts.get_mut(number) else {
             continue;
@@ -182,6 +183,7 @@ fn place(
             rows::row(*number, part.next),
             part.last_ms,
             record,
+            &mut buffer,
         )?;
         placed.push((*number, part.next));
         part.next += 1;

@@ -3,10 +3,12 @@
 //! A message's row is `partition << 40 | offset`: a partition's messages lie side by side, in
 //! order, and are found without an index.
 
-use bytes::Bytes;
+use std::sync::Arc;
+
+use bytes::{Bytes, BytesMut};
 use parti_core::ids::Offset;
 use rusqlite::{CachedStatement, Connection, OptionalExtension, Row, params};
-use xxhash_rust::xxh3::Xxh3;
+use xxhash_rust::xxh3::xxh3_64;
 
 use super::NewRecord;
 use crate::source::Record;
@@ -136,16 +138,25 @@ fn decode(mut bytes: &[u8]) -> Option<Vec<(String, Bytes)>> {
     Some(headers)
 }
 
-fn checksum(row: i64, at_ms: u64, key: Option<&[u8]>, headers: &[u8], payload: &[u8]) -> i64 {
-    let mut hasher = Xxh3::new();
-    hasher.update(&row.to_be_bytes());
-    hasher.update(&at_ms.to_be_bytes());
+/// The checksum of a message: one hash over its parts, each after its length. `buffer` is where
+/// they are put together, and kept from message to message.
+fn checksum(
+    buffer: &mut Vec<u8>,
+    row: i64,
+    at_ms: u64,
+    key: Option<&[u8]>,
+    headers: &[u8],
+    payload: &[u8],
+) -> i64 {
+    buffer.clear();
+    buffer.extend_from_slice(&row.to_be_bytes());
+    buffer.extend_from_slice(&at_ms.to_be_bytes());
     for part in [key.unwrap_or_default(), headers, payload] {
-        hasher.update(&(part.len() as u64).to_be_bytes());
-        hasher.update(part);
+        buffer.extend_from_slice(&(part.len() as u64).to_be_bytes());
+        buffer.extend_from_slice(part);
     }
-    hasher.update(&[u8::from(key.is_some())]);
-    hasher.digest().cast_signed()
+    buffer.push(u8::from(key.is_some()));
+    xxh3_64(buffer).cast_signed()
 }
 
 /// The statement that [`insert`] takes: prepared once for a whole batch.
@@ -161,9 +172,10 @@ pub(super) fn insert(
     row: i64,
     at_ms: u64,
     record: &NewRecord,
+    buffer: &mut Vec<u8>,
 ) -> rusqlite::Result<()> {
     let (key, headers) = (record.key.as_deref(), encode(&record.headers));
-    let checksum = checksum(row, at_ms, key, &headers, &record.payload);
+    let checksum = checksum(buffer, row, at_ms, key, &headers, &record.payload);
     let payload = record.payload.as_ref();
     statement.execute(params![
         row,
@@ -176,31 +188,33 @@ pub(super) fn insert(
     Ok(())
 }
 
-/// What was found where a message should be.
-pub(super) enum Found {
-    Message(Box<Record>),
-    /// It is not what was written.
-    Damaged(u64),
+/// What a read found.
+#[derive(Default)]
+pub(super) struct Found {
+    /// The messages, in order.
+    pub(super) records: Vec<Record>,
+    /// The offset after them, if what is there is not what was written.
+    pub(super) damaged: Option<u64>,
 }
 
 /// A partition's messages from an offset on, up to so many and so many bytes.
 pub(super) fn messages(
     connection: &Connection,
-    topic: &str,
+    topic: &Arc<str>,
     partition: u32,
     from: u64,
     limit: usize,
     bytes: usize,
-) -> rusqlite::Result<Vec<Found>> {
+) -> rusqlite::Result<Found> {
     let mut statement = connection.prepare_cached(
         "SELECT row, at_ms, key, headers, payload, checksum FROM messages
          WHERE row >= ?1 AND row < ?2 ORDER BY row LIMIT ?3",
     )?;
-    let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+    let most = i64::try_from(limit).unwrap_or(i64::MAX);
     let range = (row(partition, from), row(partition + 1, 0));
-    let mut rows = statement.query(params![range.0, range.1, limit])?;
-    let mut found = Vec::new();
-    let mut total = 0;
+    let mut rows = statement.query(params![range.0, range.1, most])?;
+    let mut found = Found::default();
+    let (mut total, mut buffer, mut chunk) = (0, Vec::new(), Chunk::default());
     while let Some(got) = rows.next()? {
         let place: i64 = got.get(0)?;
         let at_ms = unsigned(got, 1)?;
@@ -208,26 +222,46 @@ pub(super) fn messages(
         let headers = got.get_ref(3)?.as_blob()?;
         let payload = got.get_ref(4)?.as_blob()?;
         let offset = (place - row(partition, 0)).cast_unsigned();
-        let sound = checksum(place, at_ms, key, headers, payload) == got.get::<_, i64>(5)?;
+        let written: i64 = got.get(5)?;
+        let sound = checksum(&mut buffer, place, at_ms, key, headers, payload) == written;
         let decoded = decode(headers).filter(|_| sound);
         total += payload.len() + headers.len() + key.map_or(0, <[u8]>::len);
         let Some(headers) = decoded else {
-            found.push(Found::Damaged(offset));
+            found.damaged = Some(offset);
             break;
         };
-        found.push(Found::Message(Box::new(Record {
+        found.records.push(Record {
             offset: Offset(offset),
-            subject: topic.to_owned(),
-            key: key.map(Bytes::copy_from_slice),
+            subject: topic.clone(),
+            key: key.map(|key| chunk.copy(key)),
             headers,
-            payload: Bytes::copy_from_slice(payload),
+            payload: chunk.copy(payload),
             timestamp_ms: at_ms,
-        })));
+        });
         if total >= bytes {
             break;
         }
     }
     Ok(found)
+}
+
+/// Small values share an allocation: not so many that one that is kept would hold much else.
+#[derive(Default)]
+struct Chunk(BytesMut);
+
+impl Chunk {
+    const SIZE: usize = 16 * 1024;
+
+    fn copy(&mut self, value: &[u8]) -> Bytes {
+        if value.len() > Self::SIZE / 8 {
+            return Bytes::copy_from_slice(value);
+        }
+        if self.0.capacity() < value.len() {
+            self.0 = BytesMut::with_capacity(Self::SIZE);
+        }
+        self.0.extend_from_slice(value);
+        self.0.split().freeze()
+    }
 }
 
 /// When a message was appended.
@@ -260,6 +294,9 @@ mod tests {
 
     #[test]
     fn a_checksum_covers_everything() {
+        let checksum = |row, at_ms, key: Option<&[u8]>, headers: &[u8], payload: &[u8]| {
+            checksum(&mut vec![7; 3], row, at_ms, key, headers, payload)
+        };
         let whole = checksum(1, 2, Some(b"k"), b"h", b"p");
         for other in [
             checksum(2, 2, Some(b"k"), b"h", b"p"),
@@ -274,5 +311,36 @@ mod tests {
             checksum(1, 2, None, b"", b""),
             checksum(1, 2, Some(b""), b"", b"")
         );
+    }
+
+    #[test]
+    fn a_checksum_is_the_same_for_good() {
+        let mut buffer = Vec::new();
+        let hash = checksum(&mut buffer, 1, 2, Some(b"k"), b"h", b"p");
+        let mut streamed = xxhash_rust::xxh3::Xxh3::new();
+        for part in [
+            &1_i64.to_be_bytes()[..],
+            &2_u64.to_be_bytes(),
+            &1_u64.to_be_bytes(),
+            b"k",
+            &1_u64.to_be_bytes(),
+            b"h",
+            &1_u64.to_be_bytes(),
+            b"p",
+            &[1],
+        ] {
+            streamed.update(part);
+        }
+        assert_eq!(hash, streamed.digest().cast_signed());
+    }
+
+    #[test]
+    fn values_come_whole_out_of_a_chunk() {
+        let mut chunk = Chunk::default();
+        let long = vec![9; Chunk::SIZE];
+        let values: Vec<Vec<u8>> = (0..200).map(|n| vec![n; usize::from(n) * 11]).collect();
+        let copies: Vec<Bytes> = values.iter().map(|value| chunk.copy(value)).collect();
+        assert_eq!(copies, values);
+        assert_eq!(chunk.copy(&long), long);
     }
 }

@@ -16,7 +16,7 @@ use tokio::sync::watch;
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::appender::Appender;
-use super::rows::{self, Found, LAYOUT, unsigned};
+use super::rows::{self, LAYOUT, unsigned};
 use super::{LogError, MAX_MESSAGE, NewRecord, PartitionInfo, TopicInfo, TopicSettings};
 use crate::clock::{Clock, SystemClock};
 use crate::source::{
@@ -34,7 +34,7 @@ pub struct Topic {
 }
 
 struct Inner {
-    topic: String,
+    topic: Arc<str>,
     shown: String,
     path: PathBuf,
     about: About,
@@ -164,7 +164,7 @@ impl Topic {
         });
         let about = &self.inner.about;
         Ok(TopicInfo {
-            name: self.inner.topic.clone(),
+            name: self.inner.topic.to_string(),
             created_ms: about.created_ms,
             settings: about.settings.clone(),
             partitions: partitions.await?,
@@ -210,7 +210,7 @@ impl Inner {
         let appender = Appender::start(writing, about.settings.clone(), pulse.clone());
         Ok(Self {
             shown: path.display().to_string(),
-            topic: name,
+            topic: name.into(),
             path,
             about,
             readers: Mutex::default(),
@@ -332,26 +332,26 @@ impl Source for Topic {
         let Some(part) = part else {
             return Err(LogError::Corrupt(format!("partition {number} is missing")).into());
         };
-        let mut batch = Batch {
-            records: Vec::with_capacity(found.len()),
-            next: Offset(from.0.max(part.first)),
+        let start = Offset(from.0.max(part.first));
+        // A hole in the offsets is as bad as a changed message.
+        let offsets = found.records.iter().map(|record| record.offset);
+        let whole = offsets
+            .zip(start.0..)
+            .take_while(|(offset, expected)| offset.0 == *expected)
+            .count();
+        let mut records = found.records;
+        let after = records.get(whole).map(|record| record.offset.0);
+        let next = Offset(start.0 + whole as u64);
+        match after.or(found.damaged) {
+            Some(offset) if whole == 0 => return Err(damaged(partition, next, offset)),
+            _ => records.truncate(whole),
+        }
+        let batch = Batch {
+            records,
+            next,
             first: Offset(part.first),
             end: Offset(part.next),
         };
-        for found in found {
-            match found {
-                // A hole in the offsets is as bad as a changed message.
-                Found::Message(record) if record.offset == batch.next => {
-                    batch.next = record.offset.next();
-                    batch.records.push(*record);
-                }
-                Found::Message(_) | Found::Damaged(_) if !batch.records.is_empty() => break,
-                Found::Message(record) => {
-                    return Err(damaged(partition, batch.next, record.offset.0));
-                }
-                Found::Damaged(offset) => return Err(damaged(partition, batch.next, offset)),
-            }
-        }
         Ok(batch)
     }
 
@@ -410,7 +410,7 @@ impl Source for Topic {
         let letters = self.letters().await?;
         let mut headers = letter.record.headers;
         let about = [
-            ("parti-topic", self.inner.topic.clone()),
+            ("parti-topic", self.inner.topic.to_string()),
             ("parti-partition", letter.partition.to_string()),
             ("parti-offset", letter.record.offset.to_string()),
             ("parti-attempts", letter.attempts.to_string()),

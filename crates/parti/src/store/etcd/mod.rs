@@ -40,10 +40,13 @@ use tokio::time::timeout;
 use client::{Client, Kind};
 use fault::Fault;
 use keys::Keys;
-use proto::{RANGE, RangeRequest, RangeResponse, STATUS, StatusRequest, StatusResponse};
+use proto::{
+    MEMBER_LIST, MemberListRequest, MemberListResponse, RANGE, RangeRequest, RangeResponse, STATUS,
+    StatusRequest, StatusResponse,
+};
 use settings::Settings;
 
-use super::{Entry, Error, Revision, Scope, Store, Watch, Write, check_key};
+use super::{About, Entry, Error, Revision, Scope, Store, Watch, Write, check_key};
 
 const OPEN_WITHIN: Duration = Duration::from_secs(15);
 const OLDEST: (u32, u32) = (3, 4);
@@ -110,6 +113,35 @@ impl Inner {
         };
         let _: RangeResponse = self.client.call(RANGE, &probe, Kind::Read).await?;
         Ok(())
+    }
+
+    async fn about(&self) -> Result<About, Fault> {
+        let (status, members) = (StatusRequest {}, MemberListRequest {});
+        let status: StatusResponse = self.client.call(STATUS, &status, Kind::Read).await?;
+        let mut concerns = status.errors;
+        let list = self.client.call(MEMBER_LIST, &members, Kind::Read).await;
+        let voters = match list {
+            Ok(MemberListResponse { members }) => {
+                let voters = members.iter().filter(|member| !member.is_learner);
+                Some(voters.count())
+            }
+            // A user who may only use some keys may not ask for members.
+            Err(Fault::Refused(_)) => None,
+            Err(fault) => return Err(fault),
+        };
+        if let Some(voters @ (2 | 4 | 6)) = voters {
+            concerns.push(format!(
+                "the cluster has {voters} members: an even number survives no more failures than \
+                 one less; use 3 or 5"
+            ));
+        }
+        Ok(About {
+            server: Some(format!("etcd {}", status.version)),
+            replicas: voters,
+            servers: voters,
+            concerns,
+            ..About::default()
+        })
     }
 
     fn cannot_open(&self, fault: Fault) -> Error {
@@ -193,6 +225,10 @@ impl Store for Etcd {
         scope.check()?;
         let listed = self.inner.list(scope).await;
         listed.map(|(entries, _)| entries).map_err(Fault::for_read)
+    }
+
+    async fn about(&self) -> Result<About, Error> {
+        self.inner.about().await.map_err(Fault::for_read)
     }
 
     async fn write(&self, batch: Vec<Write>) -> Vec<Result<Revision, Error>> {

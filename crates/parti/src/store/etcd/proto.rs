@@ -16,6 +16,8 @@ pub const WATCH: &str = "/etcdserverpb.Watch/Watch";
 pub const AUTHENTICATE: &str = "/etcdserverpb.Auth/Authenticate";
 /// Says how the server is.
 pub const STATUS: &str = "/etcdserverpb.Maintenance/Status";
+/// Who belongs to the cluster.
+pub const MEMBER_LIST: &str = "/etcdserverpb.Cluster/MemberList";
 
 #[derive(Clone, PartialEq, Message)]
 pub struct ResponseHeader {
@@ -248,6 +250,24 @@ pub struct StatusResponse {
     /// Alarms, and what else is wrong with the member.
     #[prost(string, repeated, tag = "8")]
     pub errors: Vec<String>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub struct MemberListRequest {}
+
+#[derive(Clone, PartialEq, Message)]
+pub struct MemberListResponse {
+    #[prost(message, repeated, tag = "2")]
+    pub members: Vec<Member>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub struct Member {
+    #[prost(string, tag = "2")]
+    pub name: String,
+    /// One that only listens until it has caught up.
+    #[prost(bool, tag = "5")]
+    pub is_learner: bool,
 }
 
 /// Forgets the past; only tests do.

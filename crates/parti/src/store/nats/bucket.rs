@@ -6,7 +6,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 
-use super::super::{Bytes, Error};
+use super::super::{About, Bytes, Error};
 use super::api::{Link, Refusal, Silence, Trouble, answer, code, no_jetstream, not_permitted};
 
 const OPEN_WITHIN: Duration = Duration::from_secs(10);
@@ -28,6 +28,28 @@ pub(super) struct Info {
     pub created: String,
     pub state: State,
     config: Config,
+    /// When the server answered, by its clock.
+    #[serde(default)]
+    ts: Option<String>,
+    #[serde(default)]
+    cluster: Option<Peers>,
+}
+
+/// Who keeps a stream, besides the one that answers.
+#[derive(Debug, Deserialize)]
+struct Peers {
+    #[serde(default)]
+    replicas: Vec<Peer>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Peer {
+    #[serde(default)]
+    name: String,
+    #[serde(default)]
+    current: bool,
+    #[serde(default)]
+    offline: bool,
 }
 
 #[derive(Debug, Deserialize)]
@@ -75,6 +97,43 @@ impl Default for Config {
             subject_transform: None,
         }
     }
+}
+
+/// What the servers say of themselves and of both buckets.
+pub(super) async fn about(
+    link: &Link,
+    records: &Bucket,
+    checkpoints: &Bucket,
+) -> Result<About, Error> {
+    let server = link.client.server_info();
+    let clustered = server.cluster.is_some();
+    let mut about = About {
+        server: Some(format!("nats-server {}", server.version)),
+        ..About::default()
+    };
+    for bucket in [records, checkpoints] {
+        let info = bucket.info(link).await;
+        let info = info.map_err(|trouble| trouble.of_read(bucket))?;
+        let replicas = info.config.num_replicas;
+        about.clock = info.ts.or(about.clock);
+        about.replicas = Some(about.replicas.map_or(replicas, |least| least.min(replicas)));
+        if clustered && replicas < CLUSTER_REPLICAS {
+            about.concerns.push(format!(
+                "the bucket {} is kept by {replicas} of the cluster's servers: while that is away \
+                 the group stands still; raise it (nats stream edit {} --replicas {CLUSTER_REPLICAS})",
+                bucket.name, bucket.stream
+            ));
+        }
+        let peers = info.cluster.into_iter().flat_map(|peers| peers.replicas);
+        for peer in peers.filter(|peer| peer.offline || !peer.current) {
+            about.concerns.push(format!(
+                "the server {} has not caught up with the bucket {}; see to it (nats server report \
+                 jetstream)",
+                peer.name, bucket.name
+            ));
+        }
+    }
+    Ok(about)
 }
 
 impl Bucket {

@@ -36,7 +36,7 @@ use async_trait::async_trait;
 
 use crate::nats::connect::connect;
 
-use super::{Entry, Error, Revision, Scope, Store, Watch, Write, check_key};
+use super::{About, Entry, Error, Revision, Scope, Store, Watch, Write, check_key};
 use api::Link;
 use bucket::Bucket;
 use keys::Side;
@@ -131,6 +131,15 @@ impl Store for Nats {
             Scope::Key(key) => Ok(self.read(key).await?.into_iter().collect()),
             Scope::Under(_) => watch::list(&self.shared, scope).await,
         }
+    }
+
+    async fn about(&self) -> Result<About, Error> {
+        bucket::about(
+            &self.shared.link,
+            &self.shared.records,
+            &self.shared.checkpoints,
+        )
+        .await
     }
 
     async fn write(&self, batch: Vec<Write>) -> Vec<Result<Revision, Error>> {

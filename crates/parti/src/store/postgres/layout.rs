@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
-use super::super::Error;
+use super::super::{About, Error};
 use super::fault::{self, During};
+use super::pool::Lanes;
 use super::session::{Session, Trouble};
 use super::settings::Settings;
 
@@ -95,6 +96,42 @@ async fn check_server(session: &Session<()>) -> Result<(), Error> {
         );
     }
     Ok(())
+}
+
+const ABOUT: &str = "
+    SELECT current_setting('server_version'),
+           to_char(clock_timestamp() AT TIME ZONE 'UTC', 'YYYY-MM-DD\"T\"HH24:MI:SS.MS\"Z\"'),
+           current_setting('fsync') = 'on' AND current_setting('full_page_writes') = 'on',
+           current_setting('synchronous_standby_names') <> ''";
+
+/// What the server says of itself.
+pub(super) async fn about(lanes: &Lanes) -> Result<About, Error> {
+    let session = lanes.lease().await?;
+    let row = session
+        .within(session.client.query_one(ABOUT, &[]))
+        .await
+        .map_err(|trouble| trouble.told(During::Asking))?;
+    let get = super::rows::get::<bool>;
+    let (crash_safe, waits) = (get(&row, 2)?, get(&row, 3)?);
+    let mut concerns = Vec::new();
+    if !crash_safe {
+        concerns.push(
+            "fsync or full_page_writes is off: a crash of its machine loses what it acknowledged; \
+             turn both on"
+                .to_owned(),
+        );
+    }
+    Ok(About {
+        server: Some(format!(
+            "PostgreSQL {}",
+            super::rows::get::<String>(&row, 0)?
+        )),
+        clock: Some(super::rows::get(&row, 1)?),
+        // Standbys that a commit waits for; others may be behind, and a failover to one loses.
+        replicas: Some(if waits { 2 } else { 1 }),
+        servers: None,
+        concerns,
+    })
 }
 
 fn check_version(number: i32, version: &str) -> Result<(), Error> {

@@ -68,7 +68,7 @@ use self::pool::Lanes;
 use self::session::Session;
 use self::settings::Settings;
 use self::watch::Hub;
-use super::{Entry, Error, Revision, Scope, Store, Watch, Write, check_key};
+use super::{About, Entry, Error, Revision, Scope, Store, Watch, Write, check_key};
 
 /// A store in PostgreSQL. Clones share their connections. See the [module](self).
 #[derive(Clone)]
@@ -118,6 +118,10 @@ impl Store for Postgres {
     async fn list(&self, scope: &Scope) -> Result<Vec<Entry>, Error> {
         scope.check()?;
         rows::list(&self.lanes, scope).await
+    }
+
+    async fn about(&self) -> Result<About, Error> {
+        layout::about(&self.lanes).await
     }
 
     async fn write(&self, batch: Vec<Write>) -> Vec<Result<Revision, Error>> {

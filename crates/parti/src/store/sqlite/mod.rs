@@ -46,7 +46,7 @@ use tokio::sync::oneshot;
 
 use self::records::LAYOUT;
 use self::writer::Writer;
-use super::{Entry, Error, Revision, Scope, Store, Watch, Write, check_key};
+use super::{About, Entry, Error, Revision, Scope, Store, Watch, Write, check_key};
 use crate::sqlite::{Database, Fault, Pulse};
 
 /// So many threads read: a long list does not hold up a watch.
@@ -170,6 +170,13 @@ impl Store for Sqlite {
         self.inner
             .read(move |connection| records::list(connection, &scope))
             .await
+    }
+
+    async fn about(&self) -> Result<About, Error> {
+        Ok(About {
+            server: Some(format!("SQLite {}", rusqlite::version())),
+            ..About::default()
+        })
     }
 
     async fn write(&self, batch: Vec<Write>) -> Vec<Result<Revision, Error>> {

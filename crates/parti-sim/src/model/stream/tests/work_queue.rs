@@ -243,6 +243,7 @@ fn replies_of_an_earlier_life_are_forgotten_once_the_client_knows() {
         sequence,
         partition: p("p1"),
         message: message(offset),
+        pending: 0,
     };
     let mut replies = Replies::default();
     replies.note(&delivered(1, 5, 50));

@@ -1,0 +1,267 @@
+//! `parti checkpoint …`
+//!
+//! ```text
+//!   set, reset, import ──▶ wanted places ──▶ plan: before and after ──▶ refused, as a whole
+//!                                                  │                 └─▶ --dry-run: shown
+//!                                                  └─▶ apply: compare-and-set, epoch + 1, no owner
+//! ```
+
+use std::collections::BTreeMap;
+
+use clap::Subcommand;
+use parti::inspect::{Bounds, Group, PartitionView};
+use parti::operate::{Change, Checkpoints, Rules, Verdict, Wanted};
+use parti::store::GroupStore;
+use parti::{Offset, PartitionId};
+use serde::Serialize;
+
+use crate::exit::Failure;
+use crate::places;
+use crate::show::{Shape, count, show, time};
+use crate::table::{Cell, Table, or_dash};
+
+mod export;
+mod formats;
+mod get;
+mod import;
+mod list;
+mod reset;
+mod set;
+
+/// What to do with checkpoints.
+#[derive(Subcommand)]
+pub enum Command {
+    List(list::Args),
+    Get(get::Args),
+    Set(set::Args),
+    Reset(reset::Args),
+    Export(export::Args),
+    Import(import::Args),
+}
+
+/// Does it.
+pub async fn run(command: Command) -> Result<(), Failure> {
+    match command {
+        Command::List(args) => list::run(args).await,
+        Command::Get(args) => get::run(args).await,
+        Command::Set(args) => set::run(args).await,
+        Command::Reset(args) => reset::run(args).await,
+        Command::Export(args) => export::run(args).await,
+        Command::Import(args) => import::run(args).await,
+    }
+}
+
+/// A checkpoint as it is shown and exported.
+#[derive(Serialize)]
+struct Row<'a> {
+    group: &'a str,
+    partition: &'a PartitionId,
+    epoch: u64,
+    offset: Option<u64>,
+    next_offset: u64,
+    #[serde(skip_serializing_if = "<[Offset]>::is_empty")]
+    done_above: &'a [Offset],
+    updated_ms: u64,
+}
+
+/// The checkpoint of a partition, if it has one.
+fn row<'a>(group: &'a Group, partition: &'a PartitionView) -> Option<Row<'a>> {
+    Some(Row {
+        group: &group.name,
+        partition: &partition.id,
+        epoch: partition.epoch.0,
+        offset: partition.offset.map(|offset| offset.0),
+        next_offset: partition.next_offset?.0,
+        done_above: &partition.done_above,
+        updated_ms: partition.updated_ms,
+    })
+}
+
+fn rows(group: &Group) -> Vec<Row<'_>> {
+    let rows = group.partitions.iter();
+    rows.filter_map(|partition| row(group, partition)).collect()
+}
+
+fn table(rows: &[Row<'_>]) -> String {
+    let mut table = Table::new(["PARTITION", ">EPOCH", ">OFFSET", ">NEXT", "UPDATED"]);
+    for row in rows {
+        table.row([
+            row.partition.to_string().into(),
+            row.epoch.into(),
+            or_dash(row.offset).into(),
+            row.next_offset.into(),
+            time(row.updated_ms).into(),
+        ]);
+    }
+    table.to_string()
+}
+
+/// Nobody knows this partition.
+pub fn unknown(partition: &PartitionId, group: &Group) -> Failure {
+    let known = group.partitions.iter().map(|known| known.id.as_str());
+    let (first, more): (Vec<&str>, usize) = {
+        let all: Vec<&str> = known.collect();
+        let shown = all.iter().take(10).copied().collect();
+        (shown, all.len().saturating_sub(10))
+    };
+    let there = match (first.is_empty(), more) {
+        (true, _) => "it has none yet".to_owned(),
+        (_, 0) => format!("it has {}", first.join(", ")),
+        _ => format!("it has {} and {more} more", first.join(", ")),
+    };
+    Failure::usage(format!(
+        "partition {partition}: the group {} does not know it; {there}",
+        group.name
+    ))
+}
+
+/// Whether a partition can go on at a place.
+fn fits(
+    partition: &PartitionId,
+    next: Offset,
+    ranges: &BTreeMap<PartitionId, Bounds>,
+) -> Result<(), Failure> {
+    match ranges.get(partition) {
+        Some(bounds) if bounds.hold(next) => Ok(()),
+        Some(bounds) => Err(outside(partition, next, bounds)),
+        None => Err(not_in_source(partition)),
+    }
+}
+
+/// The source has no such partition.
+fn not_in_source(partition: &PartitionId) -> Failure {
+    Failure::usage(format!(
+        "partition {partition}: the source has none of this id; is --topic the right one?"
+    ))
+}
+
+/// A place outside of what the source has.
+fn outside(partition: &PartitionId, next: Offset, bounds: &Bounds) -> Failure {
+    let side = if next > bounds.end {
+        "past the end of the log"
+    } else {
+        "below the start of the log"
+    };
+    Failure::usage(format!(
+        "partition {partition} cannot go on at {next}: that is {side}; give from {} to {}",
+        bounds.first, bounds.end
+    ))
+}
+
+/// How a change is carried out.
+struct Manner {
+    rules: Rules,
+    dry_run: bool,
+    shape: Shape,
+}
+
+/// Carries out all of these wishes, or none of them if one is refused; shows before and after.
+async fn carry_out(
+    store: &GroupStore,
+    checkpoints: &Checkpoints,
+    wanted: Vec<Wanted>,
+    manner: Manner,
+) -> Result<(), Failure> {
+    let planned = checkpoints.plan(wanted, manner.rules);
+    if let Some(refusal) = refusal(store, &planned, "nothing was changed").await? {
+        return Err(refusal);
+    }
+    let mut changes = planned;
+    if !manner.dry_run {
+        changes = match checkpoints.apply(changes, manner.rules).await {
+            Ok(applied) => applied,
+            Err(error) => {
+                eprintln!(
+                    "some checkpoints may have changed; the same command again does the rest"
+                );
+                return Err(error.into());
+            }
+        };
+    }
+    show(manner.shape, &changes, |changes| changes_table(changes))?;
+    let changed = changes
+        .iter()
+        .filter(|change| change.verdict == Verdict::Change);
+    let changed = count(changed.count(), "checkpoint");
+    if manner.dry_run {
+        eprintln!("{changed} would change; nothing was written (--dry-run)");
+    } else {
+        eprintln!("{changed} changed");
+    }
+    // Somebody was faster with some of them.
+    match refusal(store, &changes, &format!("{changed} changed")).await? {
+        Some(refusal) => Err(refusal),
+        None => Ok(()),
+    }
+}
+
+/// Why changes are refused, if any is: the first in full, the rest by number.
+async fn refusal(
+    store: &GroupStore,
+    changes: &[Change],
+    done: &str,
+) -> Result<Option<Failure>, Failure> {
+    let refused = |change: &&Change| !matches!(change.verdict, Verdict::Change | Verdict::Same);
+    let mut all = changes.iter().filter(refused);
+    let Some(first) = all.next() else {
+        return Ok(None);
+    };
+    let more = match all.count() {
+        0 => String::new(),
+        more => format!(" ({more} more are refused)"),
+    };
+    let partition = &first.partition;
+    Ok(Some(match &first.verdict {
+        Verdict::Unknown => unknown(partition, &places::group(store).await?),
+        Verdict::Served => Failure::refused(format!(
+            "partition {partition} is being served by {}; pause it or stop its worker, or give \
+             --force to fence it; {done}{more}",
+            or_dash(first.served_by.as_ref())
+        )),
+        Verdict::Back => Failure::refused(format!(
+            "partition {partition} would go back from {} to {}; give --allow-back to handle those \
+             messages again; {done}{more}",
+            or_dash(first.before.map(|before| before.next_offset)),
+            first.after.next_offset
+        )),
+        Verdict::Unreadable(why) => Failure::refused(format!(
+            "the record of partition {partition} cannot be read, and is left alone: {why}; \
+             {done}{more}"
+        )),
+        Verdict::Change | Verdict::Same => return Ok(None),
+    }))
+}
+
+fn changes_table(changes: &[Change]) -> String {
+    let mut table = Table::new([
+        "PARTITION",
+        ">BEFORE",
+        ">AFTER",
+        ">CHANGE",
+        ">EPOCH",
+        "SERVED BY",
+    ]);
+    for change in changes {
+        let before = change.before.map(|before| before.next_offset);
+        let after = change.after.next_offset;
+        let moved = match (before, &change.verdict) {
+            (_, Verdict::Same) => "same".into(),
+            (None, _) => "new".into(),
+            (Some(before), _) if after < before => Cell::odd(format!("-{}", before.0 - after.0)),
+            (Some(before), _) => format!("+{}", after.0 - before.0).into(),
+        };
+        let epoch = match (&change.verdict, change.before) {
+            (Verdict::Same, Some(before)) => before.epoch,
+            _ => change.after.epoch,
+        };
+        table.row([
+            change.partition.to_string().into(),
+            or_dash(before).into(),
+            after.into(),
+            moved,
+            epoch.into(),
+            or_dash(change.served_by.as_ref()).into(),
+        ]);
+    }
+    table.to_string()
+}

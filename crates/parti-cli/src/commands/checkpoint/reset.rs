@@ -1,0 +1,102 @@
+//! `parti checkpoint reset`
+
+use futures_util::{StreamExt, TryStreamExt};
+use parti::operate::{Checkpoints, Rules, Wanted};
+use parti::{Offset, PartitionId, StartPosition};
+
+use super::Manner;
+use crate::exit::{CODES, Failure};
+use crate::flags::{self, ChangeFlags, GroupFlags, OutputFlags, PartitionFlags, SourceFlags};
+use crate::places::{self, Opened};
+
+/// A source is asked for so many places at once.
+const ASK_AT_ONCE: usize = 16;
+
+/// Go on at the earliest or latest message, at an offset or a time.
+///
+/// A partition that is being served is refused, unless it is paused or --force is given: then its
+/// owner is fenced, drops what it had, and goes on at the new place under a higher epoch. If one
+/// partition is refused, none is changed.
+///
+/// Example: parti checkpoint reset --store sqlite:data/group.db --source log:data --topic orders
+///          --group billing --all --to 2026-01-31T12:00:00Z --dry-run
+#[derive(clap::Args)]
+#[command(after_help = CODES)]
+pub struct Args {
+    #[command(flatten)]
+    group: GroupFlags,
+    #[command(flatten)]
+    source: SourceFlags,
+    #[command(flatten)]
+    which: PartitionFlags,
+    /// Where to go on: earliest, latest, an offset, or a time such as 2026-01-31T12:00:00Z
+    #[arg(long, value_name = "PLACE")]
+    to: String,
+    #[command(flatten)]
+    change: ChangeFlags,
+    #[command(flatten)]
+    output: OutputFlags,
+}
+
+/// Does it.
+pub async fn run(args: Args) -> Result<(), Failure> {
+    let to = flags::start_position("--to", &args.to)?;
+    let store = places::records(&args.group).await?;
+    let group = places::group(&store).await?;
+    let Some(source) = places::opened(&args.source).await? else {
+        return Err(Failure::usage(
+            "--source is missing: only the log knows where its messages are",
+        ));
+    };
+    let partitions = if args.which.all {
+        group.partition_ids()
+    } else {
+        args.which.partition
+    };
+    let stranger = |id: &&PartitionId| !args.which.all && group.partition(id).is_none();
+    if let Some(stranger) = partitions.iter().find(stranger) {
+        return Err(super::unknown(stranger, &group));
+    }
+    let wanted = places_of(&source, &partitions, to).await?;
+    let checkpoints = Checkpoints::read(&store).await?;
+    let manner = Manner {
+        rules: Rules {
+            force: args.change.force,
+            back: true,
+            unknown: false,
+        },
+        dry_run: args.change.dry_run,
+        shape: args.output.output,
+    };
+    super::carry_out(&store, &checkpoints, wanted, manner).await
+}
+
+/// Where each partition is to go on.
+async fn places_of(
+    source: &Opened,
+    partitions: &[PartitionId],
+    to: StartPosition,
+) -> Result<Vec<Wanted>, Failure> {
+    if !matches!(to, StartPosition::Time(_)) {
+        let ranges = source.ranges(partitions).await?;
+        let wanted = partitions.iter().map(|id| {
+            let bounds = ranges.get(id).ok_or_else(|| super::not_in_source(id))?;
+            let next = match to {
+                StartPosition::Earliest => bounds.first,
+                StartPosition::Offset(next) => Offset(next),
+                _ => bounds.end,
+            };
+            super::fits(id, next, &ranges)?;
+            Ok(Wanted::at(id.clone(), next))
+        });
+        return wanted.collect();
+    }
+    let asked = partitions.iter().map(|id| async move {
+        let next = source.resolve(id, to).await?;
+        Ok::<_, Failure>(Wanted::at(id.clone(), next))
+    });
+    futures_util::stream::iter(asked)
+        .buffered(ASK_AT_ONCE)
+        .try_collect()
+        .await
+}

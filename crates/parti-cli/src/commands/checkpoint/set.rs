@@ -1,0 +1,76 @@
+//! `parti checkpoint set`
+
+use parti::operate::{Checkpoints, Rules, Wanted};
+use parti::{Offset, PartitionId};
+
+use super::Manner;
+use crate::exit::{CODES, Failure};
+use crate::flags::{self, ChangeFlags, GroupFlags, OutputFlags, SourceFlags};
+use crate::places;
+
+/// Say where one partition goes on, by its offset.
+///
+/// Give the last offset that counts as done (--done), or the one to go on at (--next). With
+/// --source an offset that the log does not have is refused. A partition that is being served is
+/// refused, too, unless it is paused or --force is given: then its owner is fenced, drops what it
+/// had, and goes on at the new place under a higher epoch.
+///
+/// Example: parti checkpoint set --store sqlite:data/group.db --source log:data --topic orders
+///          --group billing --partition 7 --next 4200 --dry-run
+#[derive(clap::Args)]
+#[command(after_help = CODES)]
+pub struct Args {
+    #[command(flatten)]
+    group: GroupFlags,
+    #[command(flatten)]
+    source: SourceFlags,
+    /// The partition's id
+    #[arg(long, short, value_name = "ID", value_parser = flags::partition)]
+    partition: PartitionId,
+    /// The last offset that is done
+    #[arg(long, value_name = "OFFSET", value_parser = place(), required_unless_present = "next")]
+    done: Option<u64>,
+    /// The offset to go on at
+    #[arg(long, value_name = "OFFSET", value_parser = place(), conflicts_with = "done")]
+    next: Option<u64>,
+    #[command(flatten)]
+    change: ChangeFlags,
+    #[command(flatten)]
+    output: OutputFlags,
+}
+
+/// Offsets stay below what a signed number holds, in the store and everywhere else.
+fn place() -> clap::builder::RangedU64ValueParser {
+    clap::value_parser!(u64).range(..i64::MAX.unsigned_abs() - 1)
+}
+
+/// Does it.
+pub async fn run(args: Args) -> Result<(), Failure> {
+    let next = match (args.next, args.done) {
+        (Some(next), _) => Offset(next),
+        (None, done) => Offset(done.map_or(0, |done| done + 1)),
+    };
+    let store = places::records(&args.group).await?;
+    let checkpoints = Checkpoints::read(&store).await?;
+    if !checkpoints.has_group() {
+        return Err(places::no_group(&store).await?);
+    }
+    match places::opened(&args.source).await? {
+        Some(source) => {
+            let ranges = source.ranges(std::slice::from_ref(&args.partition)).await?;
+            super::fits(&args.partition, next, &ranges)?;
+        }
+        None => eprintln!("without --source nobody can say whether the log has offset {next}"),
+    }
+    let manner = Manner {
+        rules: Rules {
+            force: args.change.force,
+            back: true,
+            unknown: false,
+        },
+        dry_run: args.change.dry_run,
+        shape: args.output.output,
+    };
+    let wanted = vec![Wanted::at(args.partition, next)];
+    super::carry_out(&store, &checkpoints, wanted, manner).await
+}

@@ -1,0 +1,167 @@
+//! The source: reached, and set up so that nothing is lost.
+
+use parti::Config;
+use parti::core::config::{HintFor, show_duration};
+use parti::source::Source as _;
+
+use super::{Findings, clock};
+use crate::flags::SourceFlags;
+use crate::places::{self, Opened};
+use crate::show::{count, now_ms};
+
+/// Checks the source, if one is named.
+pub async fn check(
+    flags: &SourceFlags,
+    config: &Config,
+    findings: &mut Findings,
+) -> Option<Opened> {
+    match places::opened(flags).await {
+        Ok(Some(opened)) => {
+            match &opened {
+                Opened::Topic(_) => log(&opened, findings).await,
+                Opened::Stream(_) => stream(&opened, config, findings).await,
+            }
+            Some(opened)
+        }
+        Ok(None) => None,
+        Err(failure) => {
+            findings.fail("source", failure.line);
+            None
+        }
+    }
+}
+
+/// Which log or stream it is, as a number.
+pub async fn identity(opened: &Opened) -> Option<u64> {
+    match opened {
+        Opened::Topic(topic) => topic.identity().await.ok(),
+        Opened::Stream(stream) => Some(stream.identity()),
+    }
+}
+
+async fn log(opened: &Opened, findings: &mut Findings) {
+    let Opened::Topic(topic) = opened else {
+        return;
+    };
+    let info = match topic.describe().await {
+        Ok(info) => info,
+        Err(error) => {
+            findings.fail("source", error);
+            return;
+        }
+    };
+    let partitions = count(info.partitions.len(), "partition");
+    findings.ok("source", format!("topic {} has {partitions}", info.name));
+    let settings = &info.settings;
+    match (settings.retention_age, settings.retention_bytes) {
+        (None, None) => findings.warn(
+            "retention",
+            "the log keeps everything for good: its disk will be full one day; make topics with \
+             --keep-for or --keep-bytes",
+        ),
+        (Some(age), _) => {
+            let text = format!("messages are kept for {}", show_duration(age));
+            findings.ok("retention", text);
+        }
+        (None, Some(bytes)) => {
+            findings.ok(
+                "retention",
+                format!("{bytes} bytes of each partition are kept"),
+            );
+        }
+    }
+}
+
+async fn stream(opened: &Opened, config: &Config, findings: &mut Findings) {
+    let Opened::Stream(stream) = opened else {
+        return;
+    };
+    let before = now_ms();
+    let about = match stream.about().await {
+        Ok(about) => about,
+        Err(error) => {
+            findings.fail("source", error);
+            return;
+        }
+    };
+    let after = now_ms();
+    findings.ok(
+        "source",
+        format!(
+            "stream {} has {} messages, subjects {}",
+            stream.stream(),
+            about.messages,
+            stream.template()
+        ),
+    );
+    let version = format!("nats-server {}", about.server);
+    if older(&about.server, (2, 14)) && about.retention == "workqueue" {
+        findings.warn(
+            "source version",
+            format!(
+                "{version} cannot rewind a consumer: on a work queue each move makes it anew, \
+                 which takes longer; upgrade to 2.14"
+            ),
+        );
+    } else {
+        findings.ok("source version", version);
+    }
+    let kept = about.max_age.map(show_duration);
+    match (about.retention.as_str(), kept) {
+        ("limits", Some(age)) => findings.ok(
+            "retention",
+            format!("limits, {age}: a group that stands still for longer loses messages"),
+        ),
+        ("limits", None) => findings.ok("retention", "limits, without an age"),
+        (other, _) => findings.ok("retention", format!("{other}: handled messages go away")),
+    }
+    if about.clustered && about.replicas < 3 {
+        findings.warn(
+            "replicas",
+            format!(
+                "{} of the cluster's servers keep the stream: while one of them is away nothing \
+                 is read; raise it (nats stream edit {} --replicas 3)",
+                about.replicas,
+                stream.stream()
+            ),
+        );
+    } else if about.storage == "memory" && about.replicas == 1 {
+        findings.warn(
+            "replicas",
+            "the stream is in the memory of one server: a restart loses it; use file storage",
+        );
+    } else {
+        let text = format!("{} on {}", count(about.replicas, "server"), about.storage);
+        findings.ok("replicas", text);
+    }
+    for hint in config.hints() {
+        if hint.applies == HintFor::JetStream {
+            findings.warn(
+                "settings",
+                format!("{} {} {}", hint.field, hint.value, hint.advice),
+            );
+        }
+    }
+    clock::check(about.clock.as_deref(), before, after, findings);
+}
+
+fn older(version: &str, than: (u32, u32)) -> bool {
+    let mut numbers = version.split(['.', '-']).map(str::parse::<u32>);
+    match (numbers.next(), numbers.next()) {
+        (Some(Ok(major)), Some(Ok(minor))) => (major, minor) < than,
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::older;
+
+    #[test]
+    fn versions_compare_as_numbers() {
+        assert!(older("2.9.25", (2, 14)) && older("2.10.26", (2, 14)));
+        assert!(
+            !older("2.14.0", (2, 14)) && !older("3.0.0-RC.1", (2, 14)) && !older("dev", (2, 14))
+        );
+    }
+}

@@ -1,0 +1,56 @@
+//! `parti group delete`
+
+use std::time::Duration;
+
+use parti::operate;
+
+use crate::exit::{CODES, Failure};
+use crate::flags::{self, GroupFlags};
+use crate::places;
+use crate::show::count;
+
+/// End a group for good: every record of it goes, its checkpoints, too.
+///
+/// Refused while a worker of the group lives. A session counts as dead once it is over, or once it
+/// has been silent for as long as --silence says; then this ends it. While the group is being
+/// deleted nobody can join it. If it is interrupted, do it again: it goes on.
+///
+/// Example: parti group delete --store sqlite:data/group.db --group billing
+#[derive(clap::Args)]
+#[command(after_help = CODES)]
+pub struct Args {
+    #[command(flatten)]
+    group: GroupFlags,
+    /// How long a worker must have been silent to count as dead; give more than the group's
+    /// heartbeat_ttl
+    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = flags::duration)]
+    silence: Duration,
+}
+
+/// Does it.
+pub async fn run(args: Args) -> Result<(), Failure> {
+    let store = places::records(&args.group).await?;
+    let deleted = match operate::delete_group(&store, args.silence).await {
+        Err(operate::Error::NoGroup(_)) => return Err(places::no_group(&store).await?),
+        Err(error @ operate::Error::Store(_)) => {
+            eprintln!("the group may be half deleted, and then nobody can join it; again goes on");
+            return Err(error.into());
+        }
+        other => other?,
+    };
+    if deleted.ended > 0 {
+        eprintln!(
+            "ended {} after {:?} of silence",
+            count(deleted.ended, "session"),
+            args.silence
+        );
+    }
+    eprintln!(
+        "group {} is deleted: {}, {}, {}",
+        args.group.group,
+        count(deleted.partitions, "checkpoint"),
+        count(deleted.workers, "worker"),
+        count(deleted.others, "other record")
+    );
+    Ok(())
+}

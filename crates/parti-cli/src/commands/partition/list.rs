@@ -1,0 +1,51 @@
+//! `parti partition list`
+
+use parti::inspect::PartitionView;
+
+use crate::exit::{CODES, Failure};
+use crate::flags::{GroupFlags, OutputFlags, SourceFlags};
+use crate::places;
+use crate::show::show;
+use crate::view;
+
+/// Show a group's partitions: owner, epoch, checkpoint, and with --source their end and lag.
+///
+/// Example: parti partition list --store sqlite:data/group.db --source log:data --topic orders
+///          --group billing --min-lag 1000
+#[derive(clap::Args)]
+#[command(after_help = CODES)]
+pub struct Args {
+    #[command(flatten)]
+    group: GroupFlags,
+    #[command(flatten)]
+    source: SourceFlags,
+    /// Only those that this worker owns
+    #[arg(long, value_name = "WORKER")]
+    owner: Option<String>,
+    /// Only those that nobody serves
+    #[arg(long, conflicts_with = "owner")]
+    unserved: bool,
+    /// Only those that are so far behind
+    #[arg(long, value_name = "N", requires = "source")]
+    min_lag: Option<u64>,
+    #[command(flatten)]
+    output: OutputFlags,
+}
+
+/// Does it.
+pub async fn run(args: Args) -> Result<(), Failure> {
+    let (group, _) = places::located(&args.group, &args.source).await?;
+    view::warn_unreadable(&group);
+    let shown = |partition: &&PartitionView| {
+        let owner = partition.owner.as_ref().map(|owner| owner.as_str());
+        (args.owner.is_none() || args.owner.as_deref() == owner)
+            && (!args.unserved || !partition.is_served())
+            && args
+                .min_lag
+                .is_none_or(|least| partition.lag >= Some(least))
+    };
+    let partitions: Vec<&PartitionView> = group.partitions.iter().filter(shown).collect();
+    show(args.output.output, &partitions, |partitions| {
+        view::partitions(partitions.iter().copied()).to_string()
+    })
+}

@@ -1,0 +1,115 @@
+//! Flags that several commands share.
+
+use std::time::Duration;
+
+use parti::core::codec;
+use parti::core::config::parse_duration;
+use parti::{Config, PartitionId, StartPosition};
+use serde_json::{Value, json};
+
+use crate::exit::Failure;
+use crate::show::Shape;
+
+/// Which store.
+#[derive(clap::Args)]
+pub struct StoreFlags {
+    /// Where the group's records live: sqlite:FILE, nats://…, etcd://…, postgres://…
+    #[arg(long, value_name = "URL")]
+    pub store: String,
+}
+
+/// Which group.
+#[derive(clap::Args)]
+pub struct GroupFlags {
+    /// Where the group's records live: sqlite:FILE, nats://…, etcd://…, postgres://…
+    #[arg(long, value_name = "URL")]
+    pub store: String,
+    /// The group's name
+    #[arg(long)]
+    pub group: String,
+}
+
+/// Where messages come from, for what needs to know.
+#[derive(clap::Args)]
+pub struct SourceFlags {
+    /// Where messages come from: log:FOLDER or jetstream://HOST:PORT/STREAM. Without it nothing is
+    /// known of ends and lag. All partitions of a stream share its offsets, so there the lag is an
+    /// upper bound
+    #[arg(long, value_name = "URL")]
+    pub source: Option<String>,
+    /// The topic of a log
+    #[arg(long, default_value = "messages")]
+    pub topic: String,
+    /// How a partition becomes a subject, such as dc.{0}.{1}.completion (JetStream only)
+    #[arg(long, value_name = "TEMPLATE")]
+    pub subject: Option<String>,
+}
+
+/// How to show it.
+#[derive(clap::Args)]
+pub struct OutputFlags {
+    /// How to show it
+    #[arg(short, long, value_enum, default_value_t)]
+    pub output: Shape,
+}
+
+/// Which partitions.
+#[derive(clap::Args)]
+#[group(required = true, multiple = false)]
+pub struct PartitionFlags {
+    /// The partition's id; may be given several times
+    #[arg(long, short, value_name = "ID", value_parser = partition)]
+    pub partition: Vec<PartitionId>,
+    /// Every partition that the group knows
+    #[arg(long)]
+    pub all: bool,
+}
+
+/// How a checkpoint may be changed.
+#[derive(clap::Args)]
+pub struct ChangeFlags {
+    /// Change partitions that are being served, too: their owners are fenced, and go on at the new
+    /// place
+    #[arg(long)]
+    pub force: bool,
+    /// Only show what would change
+    #[arg(long)]
+    pub dry_run: bool,
+}
+
+/// A flag's duration.
+pub fn duration(text: &str) -> Result<Duration, String> {
+    parse_duration(text).map_err(|why| format!("it {why}; give one such as 500ms, 30s or 1h30m"))
+}
+
+/// A flag's partition id.
+pub fn partition(text: &str) -> Result<PartitionId, String> {
+    if codec::is_canonical(text) {
+        Ok(PartitionId::new(text))
+    } else {
+        Err("no partition has such an id; copy it from `parti partition list`".into())
+    }
+}
+
+/// A start position as a setting has it: latest, earliest, an offset or a time.
+pub fn start_value(text: &str) -> Value {
+    match text {
+        "latest" | "earliest" => json!(text),
+        text => match text.parse::<u64>() {
+            Ok(offset) => json!({ "offset": offset }),
+            Err(_) => json!({ "time": text }),
+        },
+    }
+}
+
+/// A flag's start position.
+pub fn start_position(flag: &str, text: &str) -> Result<StartPosition, Failure> {
+    let tree = json!({ "processing": { "start": start_value(text) } });
+    match Config::from_tree(&tree) {
+        Ok(config) => Ok(config.processing.start),
+        Err(_) => Err(Failure::usage(format!(
+            "{flag} {text:?} is no place; give earliest, latest, an offset, or a time such as \
+             2026-01-31T12:00:00Z"
+        ))),
+    }
+}

@@ -1,0 +1,257 @@
+//! A group as tables.
+
+use parti::core::record::SessionStatus;
+use parti::inspect::{Group, PartitionView, WorkerView};
+
+use crate::show::{age, count, now_ms, time, word};
+use crate::table::{Cell, Table, or_dash};
+
+/// A beat that is older than this is worth a look, whatever the group's TTL is.
+const OLD_BEAT_MS: u64 = 15_000;
+
+/// What a group is, in a few lines.
+pub fn head(group: &Group) -> String {
+    let mut lines = format!("group         {}\n", group.name);
+    let mut line = |name: &str, text: String| lines.push_str(&format!("{name:<12}  {text}\n"));
+    if group.closed {
+        line("state", group.coordination.clone());
+    } else {
+        line("coordination", group.coordination.clone());
+    }
+    let leader = match (&group.leader, group.term) {
+        (Some(leader), Some(term)) => format!("{leader}, term {term}"),
+        (None, Some(term)) => format!("nobody, last term {term}"),
+        _ => "-".to_owned(),
+    };
+    line("leader", leader);
+    if let Some(plan) = &group.plan {
+        line(
+            "plan",
+            format!(
+                "version {}, {} ({}): {}",
+                plan.version,
+                word(plan.state),
+                word(plan.lifecycle),
+                plan.reason
+            ),
+        );
+        line("strategy", plan.fingerprint.strategy.clone());
+    }
+    lines
+}
+
+/// How many of everything.
+pub fn totals(group: &Group) -> String {
+    let live = group
+        .workers
+        .iter()
+        .filter(|worker| is_there(worker))
+        .count();
+    let owned = group
+        .partitions
+        .iter()
+        .filter(|p| p.owner.is_some())
+        .count();
+    let mut text = format!(
+        "{}, {}, {owned} owned",
+        count(live, "worker"),
+        count(group.partitions.len(), "partition")
+    );
+    let paused = group.partitions.iter().filter(|p| p.paused).count();
+    if paused > 0 {
+        text.push_str(&format!(", {paused} paused"));
+    }
+    let unserved = group.plan.as_ref().map_or(0, |plan| plan.unserved.len());
+    if unserved > 0 {
+        text.push_str(&format!(", {unserved} unserved"));
+    }
+    if !group.handoffs.is_empty() {
+        text.push_str(&format!(", {} moving", group.handoffs.len()));
+    }
+    if let Some(lag) = group.lag() {
+        text.push_str(&format!(", lag {lag}"));
+    }
+    text
+}
+
+/// Whether a session is not over.
+pub fn is_there(worker: &WorkerView) -> bool {
+    matches!(worker.status, SessionStatus::Live | SessionStatus::Leaving)
+}
+
+/// Workers that are there or own something; with `all` also those that went.
+pub fn workers(group: &Group, all: bool) -> Table {
+    let mut table = Table::new([
+        "WORKER",
+        "STATUS",
+        "LAST BEAT",
+        ">PARTITIONS",
+        ">PREPARING",
+        "NOTE",
+    ]);
+    let now = now_ms();
+    let shown = |worker: &&WorkerView| all || worker.owns > 0 || is_there(worker);
+    for worker in group.workers.iter().filter(shown) {
+        let silent = worker.silent_ms(now);
+        let beat = silent.map_or_else(|| "-".to_owned(), |ms| format!("{} ago", age(ms)));
+        let old = is_there(worker) && silent.is_some_and(|ms| ms > OLD_BEAT_MS);
+        let status = word(worker.status);
+        table.row([
+            worker.id.to_string().into(),
+            match worker.status {
+                SessionStatus::Live if old => Cell::odd(status),
+                SessionStatus::Live => Cell::good(status),
+                SessionStatus::Leaving => Cell::odd(status),
+                _ => Cell::bad(status),
+            },
+            if old { Cell::odd(beat) } else { beat.into() },
+            worker.owns.into(),
+            worker.prepare.into(),
+            note(worker, old).into(),
+        ]);
+    }
+    table
+}
+
+fn note(worker: &WorkerView, old: bool) -> String {
+    let mut notes = Vec::new();
+    if worker.leader {
+        notes.push("leads".to_owned());
+    }
+    if old {
+        notes.push("silent: gone, unless clocks differ".to_owned());
+    }
+    if let Some(told) = worker.serve
+        && told != worker.owns
+    {
+        notes.push(format!("told to serve {told}"));
+    }
+    if let Some(blocked) = worker.blocked_by.first() {
+        notes.push(format!(
+            "waits for {} of {}",
+            blocked.partition, blocked.owner
+        ));
+    }
+    notes.extend(worker.degraded.clone());
+    notes.join("; ")
+}
+
+/// What is moving.
+pub fn handoffs(group: &Group) -> Table {
+    let mut table = Table::new(["MOVING", "FROM", "TO", "STAGE"]);
+    for handoff in &group.handoffs {
+        table.row([
+            handoff.partition.to_string().into(),
+            or_dash(handoff.from.as_ref()).into(),
+            handoff.to.to_string().into(),
+            word(handoff.stage).into(),
+        ]);
+    }
+    table
+}
+
+/// Partitions, one a line.
+pub fn partitions<'a>(partitions: impl IntoIterator<Item = &'a PartitionView>) -> Table {
+    let mut table = Table::new([
+        "PARTITION",
+        "OWNER",
+        ">EPOCH",
+        ">OFFSET",
+        ">NEXT",
+        ">END",
+        ">LAG",
+        "NOTE",
+    ]);
+    for partition in partitions {
+        let owner = or_dash(partition.owner.as_ref());
+        table.row([
+            partition.id.to_string().into(),
+            match (&partition.owner, partition.is_served()) {
+                (Some(_), false) => Cell::bad(owner),
+                _ => owner.into(),
+            },
+            partition.epoch.into(),
+            or_dash(partition.offset).into(),
+            or_dash(partition.next_offset).into(),
+            or_dash(partition.end).into(),
+            or_dash(partition.lag).into(),
+            partition_note(partition).into(),
+        ]);
+    }
+    table
+}
+
+fn partition_note(partition: &PartitionView) -> String {
+    let mut notes = Vec::new();
+    if partition.paused {
+        notes.push("paused".to_owned());
+    }
+    if partition.owner.is_some() && !partition.is_served() {
+        notes.push("its owner's session is over".to_owned());
+    }
+    if let Some(next) = &partition.prepared_by {
+        notes.push(format!("moves to {next}"));
+    } else if partition.assigned.is_some() && partition.assigned != partition.owner {
+        notes.push(format!("goes to {}", or_dash(partition.assigned.as_ref())));
+    }
+    if let (Some(first), Some(next)) = (partition.first, partition.next_offset)
+        && next < first
+    {
+        notes.push(format!("{} messages were removed unread", first.0 - next.0));
+    }
+    if let (Some(end), Some(next)) = (partition.end, partition.next_offset)
+        && partition.lag == Some(0)
+        && next > end
+        && partition.first.is_some_and(|first| end > first)
+    {
+        notes.push("past its last message".to_owned());
+    }
+    notes.extend(partition.unserved.clone());
+    notes.join("; ")
+}
+
+/// Everything about one partition.
+pub fn partition(partition: &PartitionView) -> String {
+    let mut lines = String::new();
+    let mut line = |name: &str, text: String| lines.push_str(&format!("{name:<12}  {text}\n"));
+    line("partition", partition.id.to_string());
+    let owner = match (&partition.owner, partition.owner_session) {
+        (Some(owner), Some(session)) => format!("{owner}, session {}", word(session)),
+        _ => "-".to_owned(),
+    };
+    line("owner", owner);
+    line("assigned to", or_dash(partition.assigned.as_ref()));
+    line("prepared by", or_dash(partition.prepared_by.as_ref()));
+    line("epoch", partition.epoch.to_string());
+    line("offset", or_dash(partition.offset));
+    line("next offset", or_dash(partition.next_offset));
+    line("done above", partition.done_above.len().to_string());
+    let begun = partition
+        .begun
+        .map(|begun| format!("offset {}, begun {} times", begun.offset, begun.times));
+    line("suspicion", or_dash(begun));
+    line("first", or_dash(partition.first));
+    line("end", or_dash(partition.end));
+    line("lag", or_dash(partition.lag));
+    line(
+        "paused",
+        if partition.paused { "yes" } else { "no" }.to_owned(),
+    );
+    line("claimed at", time(partition.claimed_ms));
+    line("updated at", time(partition.updated_ms));
+    let note = partition_note(partition);
+    if !note.is_empty() {
+        line("note", note);
+    }
+    lines
+}
+
+/// Records that cannot be read, as a warning.
+pub fn warn_unreadable(group: &Group) {
+    for record in &group.unreadable {
+        eprintln!(
+            "{} cannot be read, and is left alone: {}",
+            record.key, record.why
+        );
+    }
+}

@@ -1,0 +1,134 @@
+//! The alerts and dashboards in `ops/`, in a real Prometheus that scrapes real workers.
+
+use std::collections::BTreeSet;
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Stdio};
+use std::time::{Duration, Instant};
+
+use parti_servers::prometheus::promtool;
+use parti_servers::{nats, prometheus};
+use serde_json::Value;
+
+mod common;
+
+use common::{CONFIG, Group};
+
+/// What does not come within this time never will. A guard: nothing is measured against it.
+const PATIENCE: Duration = Duration::from_secs(240);
+
+fn ops(file: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../../ops")
+        .join(file)
+}
+
+fn read(file: &str) -> String {
+    std::fs::read_to_string(ops(file)).expect("readable")
+}
+
+/// What follows this word in the lines of the rules.
+fn named<'a>(rules: &'a str, word: &str) -> Vec<&'a str> {
+    let lines = rules.lines().map(str::trim);
+    lines.filter_map(|line| line.strip_prefix(word)).collect()
+}
+
+#[test]
+fn every_alert_fires_and_stays_silent() {
+    let path = |file| ops(file).display().to_string();
+    let (rules, tests) = (
+        "prometheus/parti.rules.yml",
+        "prometheus/parti.rules.test.yml",
+    );
+    promtool(&["check", "rules", &path(rules)]).expect("valid rules");
+    promtool(&["test", "rules", &path(tests)]).expect("alerts as promised");
+    let (rules, tests) = (read(rules), read(tests));
+    for alert in named(&rules, "- alert: ") {
+        let tested = format!("- name: {alert}\n");
+        assert!(tests.contains(&tested), "{alert} is not tested");
+    }
+}
+
+/// Every query of the dashboard, and every series that a rule records or an alert looks at.
+fn queries() -> BTreeSet<String> {
+    let rules = read("prometheus/parti.rules.yml");
+    let mut all: BTreeSet<String> = named(&rules, "- record: ")
+        .into_iter()
+        .map(str::to_owned)
+        .collect();
+    let is_name = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_' || c == ':';
+    let words = rules.split(|c| !is_name(c));
+    all.extend(words.filter(|w| w.starts_with("parti_")).map(str::to_owned));
+    let dashboard: Value = serde_json::from_str(&read("grafana/parti.json")).expect("JSON");
+    let panels = dashboard["panels"].as_array().expect("panels");
+    let targets = panels
+        .iter()
+        .filter_map(|panel| panel["targets"].as_array());
+    for target in targets.flatten() {
+        let expression = target["expr"].as_str().expect("a query");
+        all.insert(
+            expression
+                .replace("$group", ".*")
+                .replace("$__rate_interval", "1m"),
+        );
+    }
+    all
+}
+
+/// A worker whose metrics can be scraped, and where.
+fn scraped(group: &Group) -> (Child, String) {
+    let mut worker = group
+        .consumer()
+        .args(["--metrics", "0"])
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("runs");
+    let mut stderr = BufReader::new(worker.stderr.take().expect("piped")).lines();
+    let address = stderr.by_ref().map_while(Result::ok).find_map(|line| {
+        let rest = line.strip_prefix("metrics: http://")?;
+        rest.strip_suffix("/metrics").map(str::to_owned)
+    });
+    // Whoever does not read on would stop a worker that has much to say.
+    std::thread::spawn(move || stderr.map_while(Result::ok).for_each(drop));
+    (worker, address.expect("it says where"))
+}
+
+#[test]
+fn every_query_of_every_panel_and_rule_returns_data() {
+    let nats = nats::Server::start();
+    let store = format!("nats://{}", nats.address());
+    let source = format!("jetstream://{}/S", nats.address());
+    let mut group = Group::with(&store, &["--source", &source], CONFIG, &[], 12);
+    group.produce(100);
+    let (mut first, one) = scraped(&group);
+    let (mut second, two) = scraped(&group);
+    let rules = ops("prometheus/parti.rules.yml");
+    let rules = rules.canonicalize().expect("there");
+    let prometheus = prometheus::Server::start(&[one, two], &rules);
+    let count = |query: &str| {
+        let answer = prometheus.query(query).expect("a valid query");
+        let answer: Value = serde_json::from_str(&answer).expect("JSON");
+        answer["data"]["result"].as_array().map_or(0, Vec::len)
+    };
+    let began = Instant::now();
+    let wait = |what: &str| {
+        assert!(began.elapsed() < PATIENCE, "{what} never came");
+        std::thread::sleep(Duration::from_millis(500));
+    };
+    while count("parti_is_leader == 1") == 0 || count("parti_owned_partitions > 0") < 2 {
+        wait("a group that shares its partitions");
+    }
+    // It joins while the others are watched: partitions move, consumers are updated.
+    group.consume();
+    let mut missing = queries();
+    while !missing.is_empty() {
+        group.produce(20);
+        missing.retain(|query| count(query) == 0);
+        wait(&format!("data for {missing:#?}"));
+    }
+    for worker in [&mut first, &mut second] {
+        worker.kill().expect("killed");
+        worker.wait().expect("gone");
+    }
+}

@@ -1,0 +1,11 @@
+//! Operating groups from the command line: what is shown, what is changed, what is refused.
+
+#[path = "../common/mod.rs"]
+mod common;
+mod imports;
+mod live;
+mod mistakes;
+mod scene;
+mod shown;
+mod stores;
+mod tools;

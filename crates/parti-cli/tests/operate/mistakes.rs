@@ -1,0 +1,253 @@
+//! Each bad request gets one clear line and a fitting exit code.
+
+use std::path::Path;
+
+use super::scene::{billing, parti};
+
+const STORE: [&str; 2] = ["--store", "sqlite:group.db"];
+const BILLING: [&str; 4] = ["--store", "sqlite:group.db", "--group", "billing"];
+const NOBODY: [&str; 4] = ["--store", "sqlite:group.db", "--group", "nobody"];
+const DOWN: [&str; 4] = ["--store", "nats://127.0.0.1:1", "--group", "billing"];
+const LOG: [&str; 4] = ["--source", "log:log", "--topic", "t"];
+
+#[track_caller]
+fn refused(folder: &Path, arguments: &[&[&str]], code: i32, said: &str) {
+    let arguments = arguments.concat();
+    let told = parti(folder, &arguments, "");
+    assert_eq!(told.code, Some(code), "{arguments:?}: {}", told.err);
+    assert!(told.err.contains(said), "{arguments:?}: {}", told.err);
+    assert!(told.out.is_empty(), "{arguments:?}: {}", told.out);
+    let last = told.err.lines().last().unwrap_or_default();
+    // Usage mistakes have clap's own form; everything else is one line.
+    if last.starts_with("parti: ") {
+        let lines = told.err.lines().filter(|line| line.starts_with("parti: "));
+        assert_eq!(lines.count(), 1, "{}", told.err);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn bad_requests_are_refused_with_the_reason() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let url = format!("sqlite:{}", folder.path().join("group.db").display());
+    billing(&url).await;
+    let folder = folder.path();
+    let produce = [
+        "produce",
+        "--source",
+        "log:log",
+        "--topic",
+        "t",
+        "--partitions",
+        "4",
+    ];
+    assert_eq!(parti(folder, &produce, "one\ntwo\n").code, Some(0));
+
+    for command in [
+        &["group", "describe"][..],
+        &["worker", "list"],
+        &["partition", "list"],
+        &["partition", "describe", "0"],
+        &["checkpoint", "list"],
+        &["checkpoint", "get", "-p", "0"],
+        &["checkpoint", "set", "-p", "0", "--next", "1"],
+        &["checkpoint", "export"],
+        &["plan"],
+        &["status"],
+        &["group", "delete"],
+    ] {
+        refused(
+            folder,
+            &[command, &NOBODY],
+            2,
+            "has no such group; it has billing",
+        );
+        refused(folder, &[command, &DOWN], 3, "cannot be reached");
+    }
+    refused(
+        folder,
+        &[&["group", "list", "--store", "nats://127.0.0.1:1"]],
+        3,
+        "cannot be reached",
+    );
+    refused(
+        folder,
+        &[&["group", "list", "--store", "redis://h"]],
+        4,
+        "does not start with",
+    );
+    refused(folder, &[&["group", "describe"], &STORE], 2, "--group");
+
+    let known = "does not know it; it has 0, 1, 2, 3";
+    refused(
+        folder,
+        &[&["partition", "describe", "77"], &BILLING],
+        2,
+        known,
+    );
+    refused(
+        folder,
+        &[&["checkpoint", "get", "-p", "77"], &BILLING],
+        2,
+        known,
+    );
+    refused(
+        folder,
+        &[&["checkpoint", "set", "-p", "77", "--next", "1"], &BILLING],
+        2,
+        known,
+    );
+    let reset = ["checkpoint", "reset", "--to", "latest"];
+    refused(folder, &[&reset, &["-p", "77"], &BILLING, &LOG], 2, known);
+    refused(
+        folder,
+        &[&["partition", "describe", "a b"], &BILLING],
+        2,
+        "no partition has such an id",
+    );
+
+    let range = "past the end of the log; give from 0 to ";
+    let set = |place: &'static str| ["checkpoint", "set", "-p", "3", "--next", place];
+    refused(folder, &[&set("999"), &BILLING, &LOG], 2, range);
+    refused(
+        folder,
+        &[
+            &["checkpoint", "reset", "--all", "--to", "999"],
+            &BILLING,
+            &LOG,
+        ],
+        2,
+        range,
+    );
+    refused(folder, &[&set("-1"), &BILLING], 2, "-1");
+    refused(
+        folder,
+        &[&set("18446744073709551615"), &BILLING],
+        2,
+        "18446744073709551615",
+    );
+    refused(
+        folder,
+        &[&reset, &["--all"], &BILLING],
+        2,
+        "--source is missing",
+    );
+    refused(folder, &[&reset, &BILLING, &LOG], 2, "--partition");
+    refused(
+        folder,
+        &[&reset, &["--all", "-p", "1"], &BILLING, &LOG],
+        2,
+        "cannot be used with",
+    );
+    let when = ["checkpoint", "reset", "--all", "--to", "yesterday"];
+    refused(
+        folder,
+        &[&when, &BILLING, &LOG],
+        2,
+        "--to \"yesterday\" is no place",
+    );
+    let wrong = ["--source", "log:log", "--topic", "x"];
+    refused(
+        folder,
+        &[&reset, &["--all"], &BILLING, &wrong],
+        2,
+        "there are t",
+    );
+
+    let small = ["--source", "log:log", "--topic", "small"];
+    let make = ["topic", "create", "--partitions", "2"];
+    let made = parti(folder, &[&make[..], &small].concat(), "");
+    assert_eq!(made.code, Some(0), "{}", made.err);
+    let none = "the source has none of this id";
+    refused(folder, &[&set("0"), &BILLING, &small], 2, none);
+    refused(folder, &[&reset, &["--all"], &BILLING, &small], 2, none);
+
+    let served = "partition 0 is being served by worker-0; pause it or stop its worker, or give \
+                  --force to fence it; nothing was changed (1 more are refused)";
+    refused(
+        folder,
+        &[
+            &["checkpoint", "reset", "--all", "--to", "latest"],
+            &BILLING,
+            &LOG,
+        ],
+        4,
+        served,
+    );
+}
+
+#[test]
+fn the_doctor_goes_on_after_what_fails() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let folder = folder.path();
+    std::fs::write(folder.join("bad.yaml"), "heartbeat_ttl: soon\n").expect("written");
+    let doctor = [
+        "doctor",
+        "--store",
+        "nats://127.0.0.1:1",
+        "--config",
+        "bad.yaml",
+    ];
+    let told = parti(folder, &[&doctor[..], &LOG].concat(), "");
+    assert_eq!(told.code, Some(1), "{}", told.err);
+    assert_eq!(told.err, "parti: 3 to mend\n");
+    for (line, start) in told.out.lines().skip(1).zip([
+        "fail  settings  bad.yaml: 1 problem, the first: heartbeat_ttl: \"soon\" is no duration",
+        "fail  store     the store is not available: nats://127.0.0.1:1/parti cannot be reached",
+        "fail  source    there is no topic \"t\" (there are none yet)",
+    ]) {
+        assert!(line.starts_with(start), "{}", told.out);
+    }
+    let nobody = ["doctor", "--store", "sqlite:group.db", "--group", "nobody"];
+    let told = parti(folder, &nobody, "");
+    assert_eq!(told.code, Some(1), "{}", told.out);
+    assert!(
+        told.out.contains("there is no group nobody"),
+        "{}",
+        told.out
+    );
+}
+
+#[test]
+fn who_may_only_read_is_told_so() {
+    let server = parti_servers::etcd::Server::builder()
+        .root_password("root-secret")
+        .reader_password("reader-secret")
+        .start();
+    let folder = tempfile::tempdir().expect("a folder");
+    let url = |login: &str| format!("etcd://{login}@{}", server.address());
+    let (root, reader) = (url("root:root-secret"), url("reader:reader-secret"));
+    let runtime = tokio::runtime::Runtime::new().expect("threads");
+    runtime.block_on(billing(&root));
+    let set = [
+        "checkpoint",
+        "set",
+        "--group",
+        "billing",
+        "-p",
+        "3",
+        "--next",
+        "9",
+    ];
+    let told = parti(
+        folder.path(),
+        &[&set[..], &["--store", &reader]].concat(),
+        "",
+    );
+    assert_eq!(told.code, Some(4), "{}", told.err);
+    assert!(
+        told.err.contains("parti: the store refuses"),
+        "{}",
+        told.err
+    );
+    let told = parti(folder.path(), &["doctor", "--store", &reader], "");
+    assert_eq!(told.code, Some(1), "{}", told.out);
+    assert!(told.out.contains("fail  permissions"), "{}", told.out);
+    let told = parti(
+        folder.path(),
+        &["group", "list", "--store", &url("root:wrong")],
+        "",
+    );
+    assert_eq!(told.code, Some(4), "{}", told.err);
+    let all = format!("{}{}", told.out, told.err);
+    assert!(!all.contains("wrong") && !all.contains("secret"), "{all}");
+}

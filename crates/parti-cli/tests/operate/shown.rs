@@ -1,0 +1,218 @@
+//! Tables to the letter.
+
+use std::path::Path;
+
+use serde_json::Value;
+
+use super::scene::{billing, parti, said};
+
+const STORE: &str = "sqlite:group.db";
+const GROUP: [&str; 4] = ["--store", STORE, "--group", "billing"];
+
+async fn stage() -> tempfile::TempDir {
+    let folder = tempfile::tempdir().expect("a folder");
+    let url = format!("sqlite:{}", folder.path().join("group.db").display());
+    billing(&url).await;
+    folder
+}
+
+fn of_group(folder: &Path, command: &[&str], more: &[&str]) -> String {
+    said(folder, &[command, &GROUP[..], more].concat())
+}
+
+/// A log with 4 partitions of 50 messages each.
+fn log(folder: &Path) {
+    let produce = [
+        "produce",
+        "--source",
+        "log:log",
+        "--topic",
+        "t",
+        "--partitions",
+        "4",
+    ];
+    // Without a key, messages go round.
+    let said = parti(folder, &produce, &"message\n".repeat(200));
+    assert_eq!(said.code, Some(0), "{}", said.err);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn groups_and_workers() {
+    let folder = stage().await;
+    let folder = folder.path();
+    assert_eq!(
+        said(folder, &["group", "list", "--store", STORE]),
+        "\
+GROUP    STATE        LEADER    WORKERS  PARTITIONS  OWNED
+billing  rebalancing  worker-0        2           4      3
+"
+    );
+    assert_eq!(
+        of_group(folder, &["group", "describe"], &[]),
+        "\
+group         billing
+coordination  leader
+leader        worker-0, term 3
+plan          version 8, rebalancing (stable): worker-1 joined
+strategy      consistent_hash(virtual_nodes=150)
+totals        2 workers, 4 partitions, 3 owned, 1 moving
+
+WORKER    STATUS   LAST BEAT  PARTITIONS  PREPARING  NOTE
+worker-0  live     -                   2          0  leads
+worker-1  live     -                   0          1
+worker-2  evicted  -                   1          0
+
+MOVING  FROM      TO        STAGE
+1       worker-0  worker-1  ready
+"
+    );
+    let described = of_group(folder, &["group", "describe"], &["-o", "json"]);
+    let described: Value = serde_json::from_str(&described).expect("JSON");
+    assert_eq!(described["handoffs"][0]["stage"], "ready");
+    assert_eq!(described["workers"][2]["status"], "evicted");
+    let yaml = of_group(folder, &["worker", "list"], &["-o", "yaml"]);
+    assert!(yaml.starts_with("- worker: worker-0\n"), "{yaml}");
+    let live = of_group(folder, &["worker", "list"], &[]);
+    assert!(live.contains("worker-2"), "it still owns something: {live}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn partitions_and_checkpoints() {
+    let folder = stage().await;
+    let folder = folder.path();
+    log(folder);
+    let source = ["--source", "log:log", "--topic", "t"];
+    assert_eq!(
+        of_group(folder, &["partition", "list"], &source),
+        "\
+PARTITION  OWNER     EPOCH  OFFSET  NEXT  END  LAG  NOTE
+0          worker-0      4      41    42   50    8
+1          worker-0      2       -     0   50   50  moves to worker-1
+2          worker-2      9      99   100   50    0  its owner's session is over; past its last message
+3          -             1       4     5   50   45
+"
+    );
+    let behind = of_group(
+        folder,
+        &["partition", "list"],
+        &[&source[..], &["--min-lag", "46"]].concat(),
+    );
+    assert_eq!(behind.lines().count(), 2, "{behind}");
+    let unserved = of_group(
+        folder,
+        &["partition", "list"],
+        &["--unserved", "-o", "json"],
+    );
+    let unserved: Value = serde_json::from_str(&unserved).expect("JSON");
+    assert_eq!(unserved.as_array().map(Vec::len), Some(2), "{unserved}");
+    assert_eq!(
+        of_group(folder, &["partition", "describe", "1"], &source),
+        "\
+partition     1
+owner         worker-0, session live
+assigned to   worker-0
+prepared by   worker-1
+epoch         2
+offset        -
+next offset   0
+done above    0
+suspicion     -
+first         0
+end           50
+lag           50
+paused        no
+claimed at    2023-11-14T22:13:20.000Z
+updated at    2023-11-14T22:14:20.000Z
+note          moves to worker-1
+"
+    );
+    assert_eq!(
+        of_group(folder, &["checkpoint", "list"], &[]),
+        "\
+PARTITION  EPOCH  OFFSET  NEXT  UPDATED
+0              4      41    42  2023-11-14T22:14:20.000Z
+1              2       -     0  2023-11-14T22:14:20.000Z
+2              9      99   100  2023-11-14T22:14:20.000Z
+3              1       4     5  2023-11-14T22:14:20.000Z
+"
+    );
+    let get = of_group(folder, &["checkpoint", "get"], &["-p", "3", "-o", "json"]);
+    let get: Value = serde_json::from_str(&get).expect("JSON");
+    assert_eq!(
+        (&get["offset"], &get["next_offset"]),
+        (&4.into(), &5.into())
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn changes_before_and_after() {
+    let folder = stage().await;
+    let folder = folder.path();
+    log(folder);
+    let source = ["--source", "log:log", "--topic", "t"];
+    let reset =
+        |more: &[&'static str]| [&["checkpoint", "reset"], &GROUP[..], &source[..], more].concat();
+    let dry = reset(&["--all", "--to", "latest", "--force", "--dry-run"]);
+    let shown = parti(folder, &dry, "");
+    assert_eq!(
+        shown.out,
+        "\
+PARTITION  BEFORE  AFTER  CHANGE  EPOCH  SERVED BY
+0              42     50      +8      5  worker-0
+1               0     50     +50      3  worker-0
+2             100     50     -50     10  -
+3               5     50     +45      2  -
+"
+    );
+    assert_eq!(
+        shown.err,
+        "4 checkpoints would change; nothing was written (--dry-run)\n"
+    );
+    let free = reset(&["-p", "2", "-p", "3", "--to", "7"]);
+    let done = parti(folder, &free, "");
+    assert_eq!(
+        (done.code, done.err.as_str()),
+        (Some(0), "2 checkpoints changed\n")
+    );
+    let again = parti(folder, &free, "");
+    assert_eq!(
+        again.out,
+        "\
+PARTITION  BEFORE  AFTER  CHANGE  EPOCH  SERVED BY
+2               7      7    same     10  -
+3               7      7    same      2  -
+"
+    );
+    let set = [
+        &["checkpoint", "set"],
+        &GROUP[..],
+        &["-p", "3", "--done", "9"],
+    ]
+    .concat();
+    let set = parti(folder, &set, "");
+    assert_eq!(set.code, Some(0), "{}", set.err);
+    assert!(set.err.starts_with("without --source"), "{}", set.err);
+    assert!(
+        set.out
+            .ends_with("3               7     10      +3      3  -\n"),
+        "{}",
+        set.out
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_plan_of_a_group_starts_from_what_its_workers_have() {
+    let folder = stage().await;
+    let plan = [
+        &["plan"],
+        &GROUP[..],
+        &["--add", "1", "--remove", "worker-1"],
+    ]
+    .concat();
+    let shown = said(folder.path(), &plan);
+    assert!(shown.contains("worker-1  0 -> gone"), "{shown}");
+    assert!(
+        shown.contains("\nworker-2  "),
+        "the lowest free number joins: {shown}"
+    );
+}

@@ -1,0 +1,215 @@
+//! A whole group.
+
+use std::collections::BTreeMap;
+
+use parti_core::ids::{PartitionId, Term, Version, WorkerId};
+use parti_core::record::{Fingerprint, Lifecycle, PlanState, Record};
+use serde::Serialize;
+
+use super::partition::partitions;
+use super::worker::workers;
+use super::{Bounds, PartitionView, Records, WorkerView};
+
+/// A group at about one moment: each record is as of its own read.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Group {
+    /// Its name.
+    #[serde(rename = "group")]
+    pub name: String,
+    /// Who decides: `leader` or `leaderless`.
+    pub coordination: String,
+    /// Which log or stream it is about, as its source told; `None` if the source tells none.
+    #[serde(skip)]
+    pub stream: Option<u64>,
+    /// Whether an operator is deleting it.
+    pub closed: bool,
+    /// Who leads, if somebody does.
+    pub leader: Option<WorkerId>,
+    /// The newest term, also after its leader has resigned.
+    pub term: Option<Term>,
+    /// What the leader is doing.
+    pub plan: Option<Plan>,
+    /// Every worker with a session, by id; also those whose session is over.
+    pub workers: Vec<WorkerView>,
+    /// What is moving, by partition.
+    pub handoffs: Vec<Handoff>,
+    /// Every partition that was ever taken or that somebody is told to serve, by id.
+    pub partitions: Vec<PartitionView>,
+    /// Records that this program cannot read.
+    pub unreadable: Vec<Unreadable>,
+}
+
+/// What the leader is doing.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Plan {
+    /// Grows with every plan.
+    pub version: Version,
+    /// Where the group is in its life.
+    pub lifecycle: Lifecycle,
+    /// What is going on.
+    pub state: PlanState,
+    /// Why.
+    pub reason: String,
+    /// When that began, in milliseconds since the Unix epoch.
+    pub started_ms: u64,
+    /// How many workers it counts on.
+    pub workers: u64,
+    /// How many partitions there are.
+    pub partitions: u64,
+    /// Partitions on the move.
+    pub moving: u64,
+    /// Partitions that nobody serves, and why (the first few).
+    pub unserved: Vec<(PartitionId, String)>,
+    /// What every worker must agree on.
+    pub fingerprint: Fingerprint,
+}
+
+/// A partition on its way to another worker.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Handoff {
+    /// Which.
+    pub partition: PartitionId,
+    /// Who owns it now; nobody if it was free.
+    pub from: Option<WorkerId>,
+    /// Who is to have it.
+    pub to: WorkerId,
+    /// How far it is.
+    pub stage: Stage,
+}
+
+/// How far a handoff is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Stage {
+    /// The next owner gets ready; the present one goes on.
+    Preparing,
+    /// The next owner is ready; the present one is to release it.
+    Ready,
+    /// The next owner is told to serve it, and has not taken it yet.
+    Taking,
+}
+
+/// A record that cannot be read. It is left alone.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Unreadable {
+    /// Where, within the group.
+    pub key: String,
+    /// Why.
+    pub why: String,
+}
+
+impl Group {
+    pub(super) fn of(name: &str, records: &Records) -> Self {
+        let (leader, term) = match records.leader.as_ref().map(|stored| &stored.record) {
+            Some(Record::Leader(leader)) => {
+                let holder = leader.holder.as_ref().map(|(id, _)| id.clone());
+                (holder, Some(leader.term))
+            }
+            _ => (None, None),
+        };
+        let partitions = partitions(records);
+        let identity = records.identity();
+        Self {
+            name: name.to_owned(),
+            coordination: identity.map_or_else(String::new, |group| group.coordination.clone()),
+            stream: identity.map(|group| group.stream).filter(|id| *id != 0),
+            closed: records.is_closed(),
+            plan: plan(records),
+            workers: workers(records, leader.as_ref()),
+            handoffs: handoffs(records, &partitions),
+            partitions,
+            unreadable: unreadable(records),
+            leader,
+            term,
+        }
+    }
+
+    /// Takes over where the source says that partitions begin and end.
+    pub fn locate(&mut self, bounds: &BTreeMap<PartitionId, Bounds>) {
+        for partition in &mut self.partitions {
+            if let Some(bounds) = bounds.get(&partition.id) {
+                partition.locate(bounds);
+            }
+        }
+    }
+
+    /// The ids of all partitions.
+    pub fn partition_ids(&self) -> Vec<PartitionId> {
+        self.partitions.iter().map(|p| p.id.clone()).collect()
+    }
+
+    /// One partition.
+    pub fn partition(&self, id: &PartitionId) -> Option<&PartitionView> {
+        self.partitions.iter().find(|partition| partition.id == *id)
+    }
+
+    /// What is left to do in all partitions, if the source was asked.
+    pub fn lag(&self) -> Option<u64> {
+        let lags: Vec<u64> = self.partitions.iter().filter_map(|p| p.lag).collect();
+        (!lags.is_empty()).then(|| lags.into_iter().fold(0, u64::saturating_add))
+    }
+}
+
+fn plan(records: &Records) -> Option<Plan> {
+    let Record::Plan(plan) = &records.plan.as_ref()?.record else {
+        return None;
+    };
+    Some(Plan {
+        version: plan.version,
+        lifecycle: plan.lifecycle,
+        state: plan.state,
+        reason: plan.reason.clone(),
+        started_ms: plan.started_at,
+        workers: plan.workers,
+        partitions: plan.partitions,
+        moving: plan.moving,
+        unserved: plan.unserved.clone(),
+        fingerprint: plan.fingerprint.clone(),
+    })
+}
+
+/// What the leader told workers, against who owns what.
+fn handoffs(records: &Records, partitions: &[PartitionView]) -> Vec<Handoff> {
+    let mut handoffs = Vec::new();
+    for (to, session, told) in records.told() {
+        let ready = &session.ready;
+        for (partition, from) in &told.prepare {
+            let is_ready = ready.version == told.version && ready.partitions.contains(partition);
+            handoffs.push(Handoff {
+                partition: partition.clone(),
+                from: Some(from.clone()),
+                to: to.clone(),
+                stage: if is_ready {
+                    Stage::Ready
+                } else {
+                    Stage::Preparing
+                },
+            });
+        }
+    }
+    for partition in partitions {
+        if let Some(to) = &partition.assigned
+            && partition.owner.as_ref() != Some(to)
+        {
+            handoffs.push(Handoff {
+                partition: partition.id.clone(),
+                from: partition.owner.clone(),
+                to: to.clone(),
+                stage: Stage::Taking,
+            });
+        }
+    }
+    handoffs.sort_by(|a, b| a.partition.cmp(&b.partition));
+    handoffs
+}
+
+fn unreadable(records: &Records) -> Vec<Unreadable> {
+    let unreadable = records.all().filter_map(|stored| match &stored.record {
+        Record::Unreadable(why) => Some(Unreadable {
+            key: stored.key.to_string(),
+            why: why.to_string(),
+        }),
+        _ => None,
+    });
+    unreadable.collect()
+}

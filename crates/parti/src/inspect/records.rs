@@ -1,0 +1,186 @@
+//! Everything that a group has in the store, as found.
+
+use std::collections::BTreeMap;
+
+use parti_core::ids::{Incarnation, PartitionId, WorkerId};
+use parti_core::io::Stored;
+use parti_core::key::{Key, Prefix};
+use parti_core::record::{
+    AssignmentRecord, GroupRecord, Outcome, PartitionRecord, Record, Request, SessionStatus,
+    WorkerRecord,
+};
+
+use super::OwnerSession;
+use crate::store::{Error, GroupStore};
+
+/// Written into a group's record while an operator deletes the group: no worker has this mode of
+/// coordination, so none can join, and each is told this text.
+pub(crate) const CLOSED: &str = "being deleted (`parti group delete` ends that)";
+
+/// A group's records, each as of its own read.
+#[derive(Clone, Debug)]
+pub(crate) struct Records {
+    pub group: Option<Stored>,
+    pub leader: Option<Stored>,
+    pub plan: Option<Stored>,
+    pub workers: Vec<Stored>,
+    pub assignments: Vec<Stored>,
+    pub requests: Vec<Stored>,
+    pub partitions: Vec<Stored>,
+}
+
+impl Records {
+    pub async fn read(store: &GroupStore) -> Result<Self, Error> {
+        let (group, leader, plan, workers, assignments, requests, partitions) = tokio::try_join!(
+            store.read(&Key::Group),
+            store.read(&Key::Leader),
+            store.read(&Key::Plan),
+            store.list(Prefix::Workers),
+            store.list(Prefix::Assignments),
+            store.list(Prefix::Requests),
+            store.list(Prefix::Partitions),
+        )?;
+        Ok(Self {
+            group,
+            leader,
+            plan,
+            workers,
+            assignments,
+            requests,
+            partitions,
+        })
+    }
+
+    /// Whether there is such a group. Checkpoints alone are none: they may wait for one.
+    pub fn exists(&self) -> bool {
+        self.group.is_some()
+    }
+
+    /// Whether there is nothing at all.
+    pub fn is_empty(&self) -> bool {
+        let lists = [
+            &self.workers,
+            &self.assignments,
+            &self.requests,
+            &self.partitions,
+        ];
+        let singles = [&self.group, &self.leader, &self.plan];
+        singles.iter().all(|one| one.is_none()) && lists.iter().all(|list| list.is_empty())
+    }
+
+    /// The group's own record.
+    pub fn identity(&self) -> Option<&GroupRecord> {
+        match &self.group.as_ref()?.record {
+            Record::Group(record) => Some(record),
+            _ => None,
+        }
+    }
+
+    /// Whether an operator is deleting it.
+    pub fn is_closed(&self) -> bool {
+        self.identity()
+            .is_some_and(|group| group.coordination == CLOSED)
+    }
+
+    /// All sessions that can be read, with the life that each belongs to.
+    pub fn sessions(&self) -> impl Iterator<Item = (&WorkerId, Incarnation, &WorkerRecord)> {
+        self.workers
+            .iter()
+            .filter_map(|stored| match (&stored.key, &stored.record) {
+                (Key::Worker(id), Record::Worker(record)) => {
+                    Some((id, record.incarnation_at(stored.revision), record.as_ref()))
+                }
+                _ => None,
+            })
+    }
+
+    /// What the leader told workers whose session is not over, in their present life.
+    pub fn told(&self) -> Vec<(&WorkerId, &WorkerRecord, &AssignmentRecord)> {
+        let sessions: BTreeMap<&WorkerId, (Incarnation, &WorkerRecord)> = self
+            .sessions()
+            .filter(|(_, _, record)| !record.status.is_over())
+            .map(|(id, life, record)| (id, (life, record)))
+            .collect();
+        self.assignments
+            .iter()
+            .filter_map(|stored| match (&stored.key, &stored.record) {
+                (Key::Assignment(id), Record::Assignment(told)) => {
+                    let (life, session) = sessions.get(id)?;
+                    (told.incarnation == *life).then_some((id, *session, told.as_ref()))
+                }
+                _ => None,
+            })
+            .collect()
+    }
+
+    /// The partition records that can be read, each as found.
+    pub fn checkpoints(&self) -> impl Iterator<Item = (&PartitionId, &Stored, &PartitionRecord)> {
+        self.partitions
+            .iter()
+            .filter_map(|stored| match (&stored.key, &stored.record) {
+                (Key::Partition(id), Record::Partition(record)) => {
+                    Some((id, stored, record.as_ref()))
+                }
+                _ => None,
+            })
+    }
+
+    /// What is known of the session that an owner had when it took a partition.
+    pub fn owner_session(&self, owner: &WorkerId, life: Incarnation) -> OwnerSession {
+        let key = Key::Worker(owner.clone());
+        let found = self.workers.iter().find(|stored| stored.key == key);
+        found.map_or(OwnerSession::Over, |stored| session_of(stored, life))
+    }
+
+    /// Partitions that an operator has paused: by the newest request about each that was heeded.
+    pub fn paused(&self) -> Vec<PartitionId> {
+        let mut newest: BTreeMap<&PartitionId, (u64, bool)> = BTreeMap::new();
+        for stored in &self.requests {
+            let Record::Request(request) = &stored.record else {
+                continue;
+            };
+            let (partition, pauses) = match &request.request {
+                Request::Pause { partition } => (partition, true),
+                Request::Resume { partition } => (partition, false),
+                _ => continue,
+            };
+            let heeded = matches!(request.outcome, Outcome::Accepted | Outcome::Done);
+            let before = newest.get(partition).map_or(0, |(at, _)| *at);
+            if heeded && request.at >= before {
+                newest.insert(partition, (request.at, pauses));
+            }
+        }
+        let paused = newest.into_iter().filter(|(_, (_, pauses))| *pauses);
+        paused.map(|(partition, _)| partition.clone()).collect()
+    }
+
+    /// Every record as found.
+    pub fn all(&self) -> impl Iterator<Item = &Stored> {
+        let singles = [&self.group, &self.leader, &self.plan];
+        let lists = [
+            &self.workers,
+            &self.assignments,
+            &self.requests,
+            &self.partitions,
+        ];
+        singles
+            .into_iter()
+            .flatten()
+            .chain(lists.into_iter().flatten())
+    }
+}
+
+/// What a session's record says of one life of its id.
+pub(super) fn session_of(stored: &Stored, life: Incarnation) -> OwnerSession {
+    let Record::Worker(record) = &stored.record else {
+        return OwnerSession::Live;
+    };
+    if record.incarnation_at(stored.revision) > life {
+        return OwnerSession::Over;
+    }
+    match record.status {
+        SessionStatus::Leaving => OwnerSession::Leaving,
+        status if status.is_over() => OwnerSession::Over,
+        _ => OwnerSession::Live,
+    }
+}

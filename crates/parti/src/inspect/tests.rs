@@ -1,0 +1,318 @@
+//! Groups as they are shown, from records written by hand.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use parti_core::ids::{
+    Epoch, Incarnation, Nonce, Offset, PartitionId, Revision, Term, Version, WorkerId,
+};
+use parti_core::io::{Expect, Write, WriteOutcome};
+use parti_core::key::Key;
+use parti_core::record::{
+    AssignmentRecord, GroupRecord, LeaderRecord, Lifecycle, Outcome, PartitionRecord, Ready,
+    Record, Request, RequestRecord, SessionStatus, WorkerRecord,
+};
+
+use super::*;
+use crate::store::Memory;
+
+/// A group whose records a test writes.
+pub(crate) struct Desk {
+    pub store: GroupStore,
+}
+
+pub(crate) fn worker(name: &str) -> WorkerId {
+    WorkerId::new(name)
+}
+
+pub(crate) fn partition(name: &str) -> PartitionId {
+    PartitionId::new(name)
+}
+
+impl Desk {
+    pub fn new() -> Self {
+        let store = GroupStore::new(Arc::new(Memory::new()), "g").expect("a name");
+        Self { store }
+    }
+
+    /// Writes over whatever is there.
+    pub async fn put(&self, key: Key, record: Record) -> Revision {
+        let found = self.store.read(&key).await.expect("readable");
+        let write = Write {
+            key,
+            expect: found.map_or(Expect::Absent, |stored| Expect::At(stored.revision)),
+            value: Some(record),
+        };
+        match self.store.write(&[write]).await.pop() {
+            Some(WriteOutcome::Done(revision)) => revision,
+            other => panic!("not written: {other:?}"),
+        }
+    }
+
+    pub async fn group(&self) {
+        let group = GroupRecord {
+            store: Nonce(1),
+            stream: 7,
+            coordination: "leader".into(),
+            strategy: None,
+            nonce: Nonce(1),
+        };
+        self.put(Key::Group, Record::Group(Arc::new(group))).await;
+    }
+
+    /// A session in its first life; answers which life that is.
+    pub async fn session(&self, name: &str, status: SessionStatus) -> Incarnation {
+        let claim = self.renew(name, None, status, 0).await;
+        Incarnation(claim.0)
+    }
+
+    pub async fn renew(
+        &self,
+        name: &str,
+        life: Option<Incarnation>,
+        status: SessionStatus,
+        beat: u64,
+    ) -> Revision {
+        let record = WorkerRecord {
+            incarnation: life,
+            beat,
+            status,
+            state: 4,
+            term: Term(1),
+            released: Version(1),
+            applied: Version(1),
+            ready: Ready {
+                version: Version(2),
+                partitions: vec![partition("2")],
+            },
+            blocked_by: Vec::new(),
+            load: 0,
+            degraded: None,
+            partitions: 0,
+            heeds: Revision(0),
+            renewed_at: 1_000 + beat,
+            nonce: Nonce(beat),
+        };
+        let key = Key::Worker(worker(name));
+        self.put(key, Record::Worker(Arc::new(record))).await
+    }
+
+    pub async fn owned(&self, id: &str, owner: Option<(&str, Incarnation)>, offset: Option<u64>) {
+        let record = PartitionRecord {
+            epoch: Epoch(3),
+            owner: owner.map(|(name, life)| (worker(name), life)),
+            start: Offset(0),
+            offset: offset.map(Offset),
+            claimed_at: 10,
+            updated_at: 20,
+            ..PartitionRecord::default()
+        };
+        let key = Key::Partition(partition(id));
+        self.put(key, Record::Partition(Arc::new(record))).await;
+    }
+
+    pub async fn told(
+        &self,
+        name: &str,
+        life: Incarnation,
+        serve: &[&str],
+        prepare: &[(&str, &str)],
+    ) {
+        let prepare = prepare.iter();
+        let record = AssignmentRecord {
+            version: Version(2),
+            term: Term(1),
+            incarnation: life,
+            lifecycle: Lifecycle::Stable,
+            serve: serve.iter().map(|id| partition(id)).collect(),
+            prepare: prepare
+                .map(|(id, of)| (partition(id), worker(of)))
+                .collect(),
+            release: Vec::new(),
+            added: Vec::new(),
+            nonce: Nonce(0),
+        };
+        let key = Key::Assignment(worker(name));
+        self.put(key, Record::Assignment(Arc::new(record))).await;
+    }
+
+    pub async fn asked(&self, id: &str, request: Request, at: u64, outcome: Outcome) {
+        let record = RequestRecord {
+            request,
+            by: "ann".into(),
+            why: "a test".into(),
+            at,
+            outcome,
+            nonce: Nonce(at),
+        };
+        let record = Record::Request(Arc::new(record));
+        self.put(Key::Request(id.into()), record).await;
+    }
+
+    pub async fn seen(&self) -> Group {
+        let group = group(&self.store).await.expect("readable");
+        group.expect("there is a group")
+    }
+}
+
+#[tokio::test]
+async fn without_its_own_record_there_is_no_group() {
+    let desk = Desk::new();
+    desk.owned("0", None, None).await;
+    assert_eq!(group(&desk.store).await, Ok(None));
+    desk.group().await;
+    assert_eq!(desk.seen().await.partitions.len(), 1);
+}
+
+#[tokio::test]
+async fn workers_say_how_they_are_and_when_they_last_said_so() {
+    let desk = Desk::new();
+    desk.group().await;
+    let a = desk.session("worker-0", SessionStatus::Live).await;
+    desk.renew("worker-0", Some(a), SessionStatus::Live, 5)
+        .await;
+    desk.session("worker-1", SessionStatus::Evicted).await;
+    desk.session("worker-2", SessionStatus::Free).await;
+    desk.owned("0", Some(("worker-0", a)), Some(4)).await;
+    desk.told("worker-0", a, &["0", "1"], &[]).await;
+    let leader = LeaderRecord {
+        holder: Some((worker("worker-0"), a)),
+        term: Term(9),
+        beat: 1,
+        nonce: Nonce(0),
+    };
+    desk.put(Key::Leader, Record::Leader(Arc::new(leader)))
+        .await;
+    let seen = desk.seen().await;
+    assert_eq!(
+        (seen.leader, seen.term),
+        (Some(worker("worker-0")), Some(Term(9)))
+    );
+    let [first, second] = &seen.workers[..] else {
+        panic!("a free id is nobody's: {:?}", seen.workers)
+    };
+    assert_eq!((first.owns, first.serve, first.leader), (1, Some(2), true));
+    assert_eq!((first.renewed_ms, first.incarnation), (Some(1_005), a));
+    assert_eq!(first.silent_ms(3_005), Some(2_000));
+    assert_eq!(first.silent_ms(1_000), None, "clocks differ");
+    assert_eq!(
+        (second.status, second.leader),
+        (SessionStatus::Evicted, false)
+    );
+}
+
+#[tokio::test]
+async fn partitions_have_their_owner_its_session_and_their_lag() {
+    let desk = Desk::new();
+    desk.group().await;
+    let a = desk.session("worker-0", SessionStatus::Live).await;
+    let old = Incarnation(a.0 - 1);
+    let b = desk.session("worker-1", SessionStatus::Goodbye).await;
+    desk.owned("10", Some(("worker-0", a)), Some(4)).await;
+    desk.owned("2", Some(("worker-0", old)), None).await;
+    desk.owned("3", Some(("worker-1", b)), None).await;
+    desk.owned("4", Some(("worker-9", b)), None).await;
+    desk.owned("5", None, Some(9)).await;
+    desk.told("worker-0", a, &["6"], &[]).await;
+    let mut seen = desk.seen().await;
+    let ids: Vec<&str> = seen.partitions.iter().map(|p| p.id.as_str()).collect();
+    assert_eq!(
+        ids,
+        ["2", "3", "4", "5", "6", "10"],
+        "numbers by their value"
+    );
+    let sessions: Vec<_> = seen.partitions.iter().map(|p| p.owner_session).collect();
+    let over = Some(OwnerSession::Over);
+    assert_eq!(
+        sessions,
+        [over, over, over, None, None, Some(OwnerSession::Live)]
+    );
+    let untaken = seen.partition(&partition("6")).expect("told of").clone();
+    assert_eq!((untaken.epoch, untaken.next_offset), (Epoch(0), None));
+    assert_eq!(untaken.assigned, Some(worker("worker-0")));
+    assert_eq!(seen.lag(), None, "nobody asked the source");
+    let bounds = |first, head| Bounds {
+        first: Offset(first),
+        end: Offset(head),
+        head: Offset(head),
+    };
+    let all = [
+        ("10", bounds(0, 12)),
+        ("5", bounds(11, 15)),
+        ("6", bounds(0, 3)),
+    ];
+    let all: BTreeMap<_, _> = all.map(|(id, bounds)| (partition(id), bounds)).into();
+    seen.locate(&all);
+    let lag = |id: &str| seen.partition(&partition(id)).and_then(|p| p.lag);
+    assert_eq!(lag("10"), Some(7));
+    assert_eq!(
+        lag("5"),
+        Some(4),
+        "what retention removed is not left to do"
+    );
+    assert_eq!((lag("6"), lag("2")), (None, None));
+    assert_eq!(seen.lag(), Some(11));
+}
+
+#[tokio::test]
+async fn handoffs_under_way_name_both_sides() {
+    let desk = Desk::new();
+    desk.group().await;
+    let a = desk.session("worker-0", SessionStatus::Live).await;
+    let b = desk.session("worker-1", SessionStatus::Live).await;
+    for id in ["1", "2", "3"] {
+        desk.owned(id, Some(("worker-0", a)), None).await;
+    }
+    desk.told("worker-0", a, &["1", "2"], &[]).await;
+    let prepare = [("1", "worker-0"), ("2", "worker-0")];
+    desk.told("worker-1", b, &["3"], &prepare).await;
+    let seen = desk.seen().await;
+    let stages: Vec<(&str, Stage)> = seen
+        .handoffs
+        .iter()
+        .map(|handoff| (handoff.partition.as_str(), handoff.stage))
+        .collect();
+    assert_eq!(
+        stages,
+        [
+            ("1", Stage::Preparing),
+            ("2", Stage::Ready),
+            ("3", Stage::Taking)
+        ]
+    );
+    assert!(
+        seen.handoffs
+            .iter()
+            .all(|h| h.from == Some(worker("worker-0")))
+    );
+    // What an earlier life was told does not count.
+    desk.session("worker-1", SessionStatus::Live).await;
+    assert_eq!(desk.seen().await.handoffs, []);
+}
+
+#[tokio::test]
+async fn the_newest_heeded_request_says_whether_a_partition_is_paused() {
+    let desk = Desk::new();
+    desk.group().await;
+    desk.owned("0", None, None).await;
+    let id = partition("0");
+    let (pause, resume) = (
+        || Request::Pause {
+            partition: partition("0"),
+        },
+        || Request::Resume {
+            partition: partition("0"),
+        },
+    );
+    let steps = [
+        (pause(), Outcome::Open, false),
+        (pause(), Outcome::Accepted, true),
+        (resume(), Outcome::Refused { why: "no".into() }, true),
+        (resume(), Outcome::Done, false),
+    ];
+    for (at, (request, outcome, paused)) in (1..).zip(steps) {
+        desk.asked(&format!("r{at}"), request, at, outcome).await;
+        let seen = desk.seen().await;
+        assert_eq!(seen.partition(&id).map(|p| p.paused), Some(paused), "{at}");
+    }
+}

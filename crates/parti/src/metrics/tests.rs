@@ -1,0 +1,255 @@
+//! Handles, the lag's bound, and the store's numbers, by a recorder that remembers.
+
+use std::collections::BTreeMap;
+use std::sync::Mutex;
+
+use metrics::{CounterFn, GaugeFn, HistogramFn};
+
+use super::*;
+use crate::source::Wire;
+use crate::store::faulty::Faulty;
+use crate::store::metered::Metered;
+use crate::store::{Memory, Store, StoreExt};
+
+/// Remembers the last value of everything, by name and labels.
+#[derive(Clone, Default)]
+struct Memo(Arc<Mutex<BTreeMap<String, f64>>>);
+
+struct Entry(Memo, String);
+
+impl Entry {
+    fn change(&self, change: impl FnOnce(f64) -> f64) {
+        let mut known = self.0.0.lock().expect("no panic");
+        let value = known.entry(self.1.clone()).or_default();
+        *value = change(*value);
+    }
+}
+
+impl CounterFn for Entry {
+    fn increment(&self, value: u64) {
+        self.change(|before| before + value as f64);
+    }
+    fn absolute(&self, value: u64) {
+        self.change(|_| value as f64);
+    }
+}
+
+impl GaugeFn for Entry {
+    fn increment(&self, value: f64) {
+        self.change(|before| before + value);
+    }
+    fn decrement(&self, value: f64) {
+        self.change(|before| before - value);
+    }
+    fn set(&self, value: f64) {
+        self.change(|_| value);
+    }
+}
+
+impl HistogramFn for Entry {
+    fn record(&self, _: f64) {
+        self.change(|before| before + 1.0);
+    }
+}
+
+impl Memo {
+    fn entry(&self, key: &Key) -> Arc<Entry> {
+        let labels = key
+            .labels()
+            .map(|label| format!("{}={}", label.key(), label.value()));
+        let labels: Vec<String> = labels.collect();
+        Arc::new(Entry(
+            self.clone(),
+            format!("{}{{{}}}", key.name(), labels.join(",")),
+        ))
+    }
+
+    fn get(&self, series: &str) -> Option<f64> {
+        self.0.lock().expect("no panic").get(series).copied()
+    }
+}
+
+impl Recorder for Memo {
+    fn describe_counter(&self, _: KeyName, _: Option<metrics::Unit>, _: SharedString) {}
+    fn describe_gauge(&self, _: KeyName, _: Option<metrics::Unit>, _: SharedString) {}
+    fn describe_histogram(&self, _: KeyName, _: Option<metrics::Unit>, _: SharedString) {}
+    fn register_counter(&self, key: &Key, _: &Metadata<'_>) -> Counter {
+        Counter::from_arc(self.entry(key))
+    }
+    fn register_gauge(&self, key: &Key, _: &Metadata<'_>) -> Gauge {
+        Gauge::from_arc(self.entry(key))
+    }
+    fn register_histogram(&self, key: &Key, _: &Metadata<'_>) -> Histogram {
+        Histogram::from_arc(self.entry(key))
+    }
+}
+
+#[test]
+fn without_a_recorder_nothing_is_measured() {
+    assert!(Metrics::default().recorder().is_none(), "none is installed");
+    assert!(Metrics::none().recorder().is_none());
+    let memo = Memo::default();
+    assert!(Metrics::to(memo.clone()).recorder().is_some());
+    metrics::with_local_recorder(&memo, || {
+        assert!(Metrics::default().recorder().is_some());
+        assert!(Metrics::none().recorder().is_none());
+    });
+}
+
+#[test]
+fn who_changes_its_name_leaves_no_gauge_behind() {
+    let memo = Memo::default();
+    let meters = Meters::new(Arc::new(memo.clone()), "g", Some(500));
+    meters.handles().state.set(1.0);
+    assert_eq!(memo.get("parti_worker_state{group=g,worker=}"), Some(1.0));
+    meters.claimed("worker-3");
+    meters.handles().state.set(4.0);
+    assert_eq!(memo.get("parti_worker_state{group=g,worker=}"), Some(0.0));
+    let own = "parti_worker_state{group=g,worker=worker-3}";
+    assert_eq!(memo.get(own), Some(4.0));
+    meters.claimed("worker-3");
+    assert_eq!(memo.get(own), Some(4.0), "the same name again");
+    let cap = "parti_consumer_subject_cap{group=g,worker=worker-3}";
+    assert_eq!(memo.get(cap), Some(500.0));
+}
+
+#[test]
+fn what_the_core_counts_is_recorded_by_its_growth() {
+    let memo = Memo::default();
+    let meters = Arc::new(Meters::new(Arc::new(memo.clone()), "g", Some(500)));
+    let probe = Probe::new(meters, &Metrics::none());
+    let mut numbers = parti_core::worker::Numbers::default();
+    numbers.feed.updates.duplicates = 1;
+    numbers.feed.subjects = 3;
+    numbers.feed.unacked = 4;
+    numbers.takes.conflicts = 2;
+    let wire = Wire {
+        redelivered: 5,
+        pending: 6,
+        healthy: true,
+    };
+    probe.count(&numbers, &wire);
+    for (series, value) in [
+        (
+            "parti_consumer_duplicate_subjects_total{group=g,worker=}",
+            1.0,
+        ),
+        ("parti_consumer_subject_count{group=g,worker=}", 3.0),
+        ("parti_consumer_redeliveries_total{group=g,worker=}", 5.0),
+        ("parti_consumer_inflight{group=g,worker=}", 10.0),
+        ("parti_consumer_pull_loop_healthy{group=g,worker=}", 1.0),
+        (
+            "parti_take_failures_total{group=g,worker=,reason=conflict}",
+            2.0,
+        ),
+    ] {
+        assert_eq!(memo.get(series), Some(value), "{series}");
+    }
+}
+
+#[tokio::test]
+async fn a_metered_store_is_recorded() {
+    let memo = Memo::default();
+    let meters = Arc::new(Meters::new(Arc::new(memo.clone()), "g", None));
+    let faulty = Faulty::new(Arc::new(Memory::new()), 1);
+    let store = Metered::recording(Arc::new(faulty.clone()), meters);
+    store.create("ab", "12345").await.expect("new");
+    store.create("ab", "6").await.expect_err("a conflict");
+    faulty.fail_next();
+    store.read("ab").await.expect_err("unavailable");
+    let watch = store.watch(crate::store::Scope::Under(String::new()));
+    for (series, value) in [
+        (
+            "parti_store_operation_seconds{group=g,worker=,operation=write}",
+            2.0,
+        ),
+        (
+            "parti_store_operation_seconds{group=g,worker=,operation=read}",
+            1.0,
+        ),
+        (
+            "parti_store_errors_total{group=g,worker=,kind=conflict}",
+            1.0,
+        ),
+        (
+            "parti_store_errors_total{group=g,worker=,kind=unavailable}",
+            1.0,
+        ),
+        ("parti_store_writes_total{group=g,worker=}", 1.0),
+        ("parti_store_sent_bytes_total{group=g,worker=}", 10.0),
+        ("parti_store_operations_running{group=g,worker=}", 0.0),
+        ("parti_store_watches{group=g,worker=}", 1.0),
+    ] {
+        assert_eq!(memo.get(series), Some(value), "{series}");
+    }
+    drop(watch);
+    assert_eq!(memo.get("parti_store_watches{group=g,worker=}"), Some(0.0));
+}
+
+#[test]
+fn the_documentation_is_the_table() {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/metrics.md");
+    let text = std::fs::read_to_string(path).expect("docs/metrics.md");
+    let table: String = METRICS.iter().map(row).collect();
+    let (begin, end) = ("<!-- table -->\n", "<!-- end -->");
+    let found = text
+        .split(begin)
+        .nth(1)
+        .and_then(|rest| rest.split(end).next());
+    let head = "\n| name | kind | unit | labels | meaning |\n|---|---|---|---|---|\n";
+    let expected = format!("{head}{table}\n");
+    if found == Some(expected.as_str()) {
+        return;
+    }
+    // Printed, so that it can be pasted.
+    println!("{begin}{expected}{end}");
+    panic!("docs/metrics.md is not what the table says");
+}
+
+/// The names in a text that stand for metrics, without what a histogram's series add to them.
+fn names(text: &str) -> Vec<&str> {
+    let word = |c: char| !(c.is_ascii_alphanumeric() || c == '_' || c == ':');
+    let ours = text.split(word).filter(|name| name.starts_with("parti_"));
+    ours.map(|name| {
+        let suffixes = ["_bucket", "_count", "_sum"];
+        let bare = suffixes.iter().find_map(|end| name.strip_suffix(end));
+        let known = |name: &str| METRICS.iter().any(|metric| metric.name == name);
+        bare.filter(|bare| known(bare)).unwrap_or(name)
+    })
+    .collect()
+}
+
+#[test]
+fn alerts_and_dashboards_ask_for_metrics_of_the_table() {
+    let ops = concat!(env!("CARGO_MANIFEST_DIR"), "/../../ops");
+    for file in ["prometheus/parti.rules.yml", "grafana/parti.json"] {
+        let text = std::fs::read_to_string(format!("{ops}/{file}")).expect(file);
+        let names = names(&text);
+        assert!(!names.is_empty(), "{file}");
+        for name in names {
+            let known = METRICS.iter().any(|metric| metric.name == name);
+            assert!(known, "{file}: {name} is not in the table");
+        }
+    }
+}
+
+fn row(metric: &Metric) -> String {
+    let unit = match metric.unit {
+        Unit::Count => "",
+        Unit::Seconds => "seconds",
+        Unit::Bytes => "bytes",
+    };
+    let label = |label: &Label| match (label.name, label.values) {
+        (name @ ("from" | "to" | "state"), values) if values.len() == 9 => {
+            format!("`{name}`: a state")
+        }
+        (name, []) => format!("`{name}`: bounded"),
+        (name, values) => format!("`{name}`: {}", values.join(", ")),
+    };
+    let labels: Vec<String> = metric.labels.iter().map(label).collect();
+    let (name, kind, help) = (metric.name, metric.kind.name(), metric.help);
+    format!(
+        "| `{name}` | {kind} | {unit} | {} | {help} |\n",
+        labels.join("; ")
+    )
+}

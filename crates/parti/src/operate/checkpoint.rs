@@ -1,0 +1,354 @@
+//! Checkpoints, moved by an operator.
+//!
+//! A change is one compare-and-set on the partition's record: the new place, no owner, and a higher
+//! epoch. Whoever owned the partition finds itself fenced at its next commit, drops what it had,
+//! and takes it again at the new place if it is still to serve it.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use parti_core::ids::{Epoch, Offset, PartitionId, WorkerId};
+use parti_core::io::{Expect, StoreError, Stored, Write, WriteOutcome};
+use parti_core::key::Key;
+use parti_core::record::{PartitionRecord, Record};
+use serde::Serialize;
+
+use super::{Error, nonce, of_core, wall_ms};
+use crate::inspect::{OwnerSession, Records};
+use crate::store::GroupStore;
+
+/// So many partitions are written at once.
+const AT_ONCE: usize = 1_000;
+/// How often a change is tried that meets others' commits, or a store in trouble.
+const TRIES: u32 = 8;
+
+/// A group's checkpoints, as read.
+#[derive(Debug)]
+pub struct Checkpoints {
+    store: GroupStore,
+    records: Records,
+}
+
+/// Where a partition is to go on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Wanted {
+    /// Which.
+    pub partition: PartitionId,
+    /// Where reading goes on: one past the last done offset.
+    pub next: Offset,
+    /// Offsets from there on that are done already, sorted.
+    pub done_above: Vec<Offset>,
+    /// The new epoch is higher than this one, and than the present one.
+    pub above: Epoch,
+}
+
+impl Wanted {
+    /// Go on here.
+    pub fn at(partition: PartitionId, next: Offset) -> Self {
+        Self {
+            partition,
+            next,
+            done_above: Vec::new(),
+            above: Epoch(0),
+        }
+    }
+}
+
+/// What is allowed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Rules {
+    /// A partition that is being served may be changed: its owner is fenced.
+    pub force: bool,
+    /// A checkpoint may go back: messages are handled again.
+    pub back: bool,
+    /// Partitions that nobody knows may get a checkpoint.
+    pub unknown: bool,
+}
+
+/// A checkpoint before or after a change.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct Place {
+    /// Its epoch.
+    pub epoch: Epoch,
+    /// The last done offset.
+    pub offset: Option<Offset>,
+    /// Where reading goes on.
+    pub next_offset: Offset,
+}
+
+impl Place {
+    fn of(record: &PartitionRecord) -> Self {
+        Self {
+            epoch: record.epoch,
+            offset: record.offset,
+            next_offset: record.next_offset(),
+        }
+    }
+}
+
+/// One change, as it would be.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Change {
+    /// Which.
+    pub partition: PartitionId,
+    /// What is there now; `None` if nobody ever took it.
+    pub before: Option<Place>,
+    /// What would be there.
+    pub after: Place,
+    /// Who serves it now, if anybody does.
+    pub served_by: Option<WorkerId>,
+    /// Whether it may be done.
+    pub verdict: Verdict,
+    #[serde(skip)]
+    wanted: Wanted,
+    #[serde(skip)]
+    found: Option<Stored>,
+}
+
+/// Whether a change may be done.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Verdict {
+    /// It may.
+    Change,
+    /// There is nothing to change.
+    Same,
+    /// Somebody serves it.
+    Served,
+    /// It would go back.
+    Back,
+    /// Nobody knows this partition.
+    Unknown,
+    /// Its record cannot be read, and is left alone.
+    Unreadable(String),
+}
+
+impl Checkpoints {
+    /// Reads a group's checkpoints. They may be there before the group is: see
+    /// [`Checkpoints::has_group`].
+    pub async fn read(store: &GroupStore) -> Result<Self, Error> {
+        Ok(Self {
+            records: Records::read(store).await?,
+            store: store.clone(),
+        })
+    }
+
+    /// Whether there is a group of this name.
+    pub fn has_group(&self) -> bool {
+        self.records.exists()
+    }
+
+    /// What these wishes would change.
+    pub fn plan(&self, wanted: Vec<Wanted>, rules: Rules) -> Vec<Change> {
+        let found: BTreeMap<&Key, &Stored> = (self.records.partitions.iter())
+            .map(|stored| (&stored.key, stored))
+            .collect();
+        let told = self.records.told();
+        let assigned = |id: &PartitionId| {
+            let mut told = told.iter();
+            told.any(|(_, _, told)| told.serve.binary_search(id).is_ok())
+        };
+        let paused = self.records.paused();
+        let plan = |wanted: Wanted| {
+            let key = Key::Partition(wanted.partition.clone());
+            let known = Known {
+                found: found.get(&key).copied().cloned(),
+                assigned: assigned(&wanted.partition),
+                paused: paused.contains(&wanted.partition),
+            };
+            known.change(wanted, rules, &self.records)
+        };
+        wanted.into_iter().map(plan).collect()
+    }
+
+    /// Carries out every change that may be done; tells what became of each, in order. What others
+    /// wrote meanwhile is looked at again, by the same rules.
+    pub async fn apply(&self, changes: Vec<Change>, rules: Rules) -> Result<Vec<Change>, Error> {
+        let mut done = changes.clone();
+        let mut open = Vec::new();
+        for (place, change) in changes.into_iter().enumerate() {
+            if change.verdict == Verdict::Change {
+                open.push(Try::new(place, change, 1)?);
+            }
+        }
+        while !open.is_empty() {
+            let rest = open.split_off(open.len().min(AT_ONCE));
+            let batch = std::mem::replace(&mut open, rest);
+            self.write(batch, rules, &mut open, &mut done).await?;
+        }
+        Ok(done)
+    }
+
+    async fn write(
+        &self,
+        batch: Vec<Try>,
+        rules: Rules,
+        open: &mut Vec<Try>,
+        done: &mut [Change],
+    ) -> Result<(), Error> {
+        let writes: Vec<Write> = batch.iter().map(|one| one.write.clone()).collect();
+        let outcomes = self.store.write(&writes).await;
+        let conflict = |outcome: &WriteOutcome| matches!(outcome, WriteOutcome::Conflict(_));
+        // Sessions may have come and gone: whoever is in the way is looked at as of now.
+        let mut now = None;
+        if outcomes.iter().any(conflict) {
+            now = Some(Records::read(&self.store).await?);
+        }
+        let records = now.as_ref().unwrap_or(&self.records);
+        for (one, outcome) in batch.into_iter().zip(outcomes) {
+            match outcome {
+                WriteOutcome::Done(_) => done[one.place] = one.change,
+                WriteOutcome::Conflict(Some(found)) if one.put(&found) => {
+                    done[one.place] = one.change;
+                }
+                WriteOutcome::Conflict(found) => {
+                    let known = Known {
+                        found,
+                        assigned: true,
+                        paused: records.paused().contains(&one.change.partition),
+                    };
+                    let change = known.change(one.change.wanted, rules, records);
+                    if change.verdict != Verdict::Change {
+                        done[one.place] = change;
+                    } else if one.tries < TRIES {
+                        open.push(Try::new(one.place, change, one.tries + 1)?);
+                    } else {
+                        return Err(Error::Unfinished(format!(
+                            "partition {} is written by others all the time; stop its owner, or \
+                             pause it",
+                            change.partition
+                        )));
+                    }
+                }
+                WriteOutcome::Failed(error) => {
+                    let hopeless = matches!(error, StoreError::Rejected(_));
+                    if hopeless || one.tries >= TRIES {
+                        return Err(of_core(&error).into());
+                    }
+                    // The same write: if its fate is open, it lands now, or meets itself.
+                    let tries = one.tries + 1;
+                    open.push(Try { tries, ..one });
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A change on its way.
+struct Try {
+    place: usize,
+    change: Change,
+    write: Write,
+    tries: u32,
+}
+
+impl Try {
+    fn new(place: usize, change: Change, tries: u32) -> Result<Self, Error> {
+        Ok(Self {
+            place,
+            write: change.write()?,
+            change,
+            tries,
+        })
+    }
+
+    /// Whether what was found is what this has written.
+    fn put(&self, found: &Stored) -> bool {
+        self.write.value.as_ref() == Some(&found.record)
+    }
+}
+
+impl Change {
+    /// The record that does it.
+    fn write(&self) -> Result<Write, Error> {
+        let before = match self.found.as_ref().map(|stored| &stored.record) {
+            Some(Record::Partition(record)) => (**record).clone(),
+            _ => PartitionRecord::default(),
+        };
+        let record = PartitionRecord {
+            epoch: self.after.epoch,
+            owner: None,
+            start: match self.after.offset {
+                Some(_) => before.start,
+                None => self.after.next_offset,
+            },
+            offset: self.after.offset,
+            done_above: self.wanted.done_above.clone(),
+            begun: None,
+            nonce: nonce()?,
+            claimed_at: before.claimed_at,
+            updated_at: wall_ms(),
+        };
+        Ok(Write {
+            key: Key::Partition(self.partition.clone()),
+            expect: match &self.found {
+                Some(stored) => Expect::At(stored.revision),
+                None => Expect::Absent,
+            },
+            value: Some(Record::Partition(Arc::new(record))),
+        })
+    }
+}
+
+/// What is known of a partition that is to be changed.
+struct Known {
+    found: Option<Stored>,
+    /// Somebody is told to serve it.
+    assigned: bool,
+    paused: bool,
+}
+
+impl Known {
+    fn change(self, wanted: Wanted, rules: Rules, records: &Records) -> Change {
+        let record = match self.found.as_ref().map(|stored| &stored.record) {
+            Some(Record::Partition(record)) => Some(record.clone()),
+            _ => None,
+        };
+        let before = record.as_deref().map(Place::of);
+        let epoch = before.map_or(Epoch(0), |before| before.epoch);
+        let after = Place {
+            epoch: epoch.max(wanted.above).next(),
+            // Nothing lies before offset 0.
+            offset: wanted.next.0.checked_sub(1).map(Offset),
+            next_offset: wanted.next,
+        };
+        let served_by = record.as_ref().and_then(|record| {
+            let (owner, life) = record.owner.as_ref()?;
+            let session = records.owner_session(owner, *life);
+            (session != OwnerSession::Over).then(|| owner.clone())
+        });
+        // An owner may be further than its record says: then only a new epoch makes it true.
+        let same = served_by.is_none()
+            && before.is_some_and(|before| before.next_offset == wanted.next)
+            && wanted.above <= epoch
+            && record.is_some_and(|record| record.done_above == wanted.done_above);
+        let back = before.is_some_and(|before| wanted.next < before.next_offset);
+        let unreadable = match self.found.as_ref().map(|stored| &stored.record) {
+            Some(Record::Unreadable(why)) => Some(why.to_string()),
+            _ => None,
+        };
+        let verdict = if let Some(why) = unreadable {
+            Verdict::Unreadable(why)
+        } else if before.is_none() && !self.assigned && !rules.unknown {
+            Verdict::Unknown
+        } else if same {
+            Verdict::Same
+        } else if served_by.is_some() && !self.paused && !rules.force {
+            Verdict::Served
+        } else if back && !rules.back {
+            Verdict::Back
+        } else {
+            Verdict::Change
+        };
+        Change {
+            partition: wanted.partition.clone(),
+            before,
+            after,
+            served_by,
+            verdict,
+            wanted,
+            found: self.found,
+        }
+    }
+}

@@ -1,0 +1,206 @@
+//! What an operator changes, from records written by hand.
+
+use std::time::Duration;
+
+use parti_core::ids::{Epoch, Incarnation, Offset};
+use parti_core::key::{Key, Prefix};
+use parti_core::record::{Outcome, Record, Request, SessionStatus};
+
+use super::*;
+use crate::inspect::tests::{Desk, partition, worker};
+
+const SILENCE: Duration = Duration::from_secs(10);
+
+async fn change(desk: &Desk, id: &str, next: u64, rules: Rules) -> Change {
+    let checkpoints = Checkpoints::read(&desk.store).await.expect("readable");
+    let wanted = vec![Wanted::at(partition(id), Offset(next))];
+    let planned = checkpoints.plan(wanted, rules);
+    let applied = checkpoints.apply(planned, rules).await.expect("writable");
+    applied.into_iter().next().expect("one")
+}
+
+fn rules(force: bool, back: bool) -> Rules {
+    Rules {
+        force,
+        back,
+        unknown: false,
+    }
+}
+
+#[tokio::test]
+async fn a_checkpoint_moves_with_a_higher_epoch_and_no_owner() {
+    let desk = Desk::new();
+    desk.group().await;
+    desk.owned("0", None, Some(9)).await;
+    let done = change(&desk, "0", 50, Rules::default()).await;
+    assert_eq!(
+        (done.verdict, done.after.epoch),
+        (Verdict::Change, Epoch(4))
+    );
+    let seen = desk.seen().await;
+    let now = seen.partition(&partition("0")).expect("there");
+    assert_eq!((now.epoch, now.offset), (Epoch(4), Some(Offset(49))));
+    assert_eq!((now.next_offset, &now.owner), (Some(Offset(50)), &None));
+    let back = change(&desk, "0", 10, Rules::default()).await;
+    assert_eq!(back.verdict, Verdict::Back);
+    let back = change(&desk, "0", 0, rules(false, true)).await;
+    assert_eq!((back.after.offset, back.after.epoch), (None, Epoch(5)));
+    let again = change(&desk, "0", 0, rules(false, true)).await;
+    assert_eq!(again.verdict, Verdict::Same);
+    let nobody = change(&desk, "7", 0, rules(true, true)).await;
+    assert_eq!(nobody.verdict, Verdict::Unknown);
+}
+
+#[tokio::test]
+async fn what_is_served_is_left_alone_unless_paused_or_forced() {
+    let desk = Desk::new();
+    desk.group().await;
+    let life = desk.session("worker-0", SessionStatus::Live).await;
+    desk.owned("0", Some(("worker-0", life)), Some(9)).await;
+    // Its owner may be further than that.
+    let as_recorded = change(&desk, "0", 10, Rules::default()).await;
+    assert_eq!(as_recorded.verdict, Verdict::Served);
+    let refused = change(&desk, "0", 20, Rules::default()).await;
+    assert_eq!(refused.verdict, Verdict::Served);
+    assert_eq!(refused.served_by, Some(worker("worker-0")));
+    let forced = change(&desk, "0", 20, rules(true, false)).await;
+    assert_eq!(
+        (forced.verdict, forced.after.epoch),
+        (Verdict::Change, Epoch(4))
+    );
+
+    desk.owned("0", Some(("worker-0", life)), Some(9)).await;
+    let pause = Request::Pause {
+        partition: partition("0"),
+    };
+    desk.asked("r", pause, 1, Outcome::Accepted).await;
+    let paused = change(&desk, "0", 20, Rules::default()).await;
+    assert_eq!(paused.verdict, Verdict::Change);
+
+    desk.owned("1", Some(("worker-0", Incarnation(life.0 - 1))), None)
+        .await;
+    let of_a_dead_one = change(&desk, "1", 20, Rules::default()).await;
+    assert_eq!(of_a_dead_one.verdict, Verdict::Change);
+}
+
+#[tokio::test]
+async fn whoever_commits_meanwhile_is_overtaken_only_by_force() {
+    let desk = Desk::new();
+    desk.group().await;
+    desk.owned("0", None, Some(9)).await;
+    for force in [false, true] {
+        let allowed = rules(force, true);
+        let checkpoints = Checkpoints::read(&desk.store).await.expect("readable");
+        let planned = checkpoints.plan(vec![Wanted::at(partition("0"), Offset(5))], allowed);
+        // Somebody takes it before the change lands.
+        let life = desk.session("worker-0", SessionStatus::Live).await;
+        desk.owned("0", Some(("worker-0", life)), Some(12)).await;
+        let applied = checkpoints.apply(planned, allowed).await.expect("writable");
+        let expected = if force {
+            Verdict::Change
+        } else {
+            Verdict::Served
+        };
+        assert_eq!(applied[0].verdict, expected);
+    }
+    let seen = desk.seen().await;
+    assert_eq!(
+        seen.partition(&partition("0")).and_then(|p| p.offset),
+        Some(Offset(4))
+    );
+}
+
+#[tokio::test]
+async fn an_import_jumps_over_the_epochs_it_names() {
+    let desk = Desk::new();
+    let all = Rules {
+        unknown: true,
+        ..Rules::default()
+    };
+    let checkpoints = Checkpoints::read(&desk.store).await.expect("readable");
+    assert!(!checkpoints.has_group());
+    let wanted = Wanted {
+        above: Epoch(1_000),
+        done_above: vec![Offset(44)],
+        ..Wanted::at(partition("0"), Offset(42))
+    };
+    let planned = checkpoints.plan(vec![wanted], all);
+    checkpoints.apply(planned, all).await.expect("writable");
+    desk.group().await;
+    let seen = desk.seen().await;
+    let there = seen.partition(&partition("0")).expect("made");
+    assert_eq!(
+        (there.epoch, &there.done_above[..]),
+        (Epoch(1_001), &[Offset(44)][..])
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_silent_group_is_deleted_with_everything() {
+    let desk = Desk::new();
+    desk.group().await;
+    let life = desk.session("worker-0", SessionStatus::Live).await;
+    desk.session("worker-1", SessionStatus::Goodbye).await;
+    for number in 0..2_500 {
+        let id = number.to_string();
+        desk.owned(&id, Some(("worker-0", life)), None).await;
+    }
+    desk.told("worker-0", life, &["0"], &[]).await;
+    let deleted = delete_group(&desk.store, SILENCE).await.expect("deleted");
+    let expected = Deleted {
+        ended: 1,
+        workers: 2,
+        partitions: 2_500,
+        others: 2,
+    };
+    assert_eq!(deleted, expected);
+    for prefix in Prefix::ALL {
+        assert_eq!(desk.store.list(prefix).await, Ok(vec![]), "{prefix}");
+    }
+    assert_eq!(desk.store.read(&Key::Group).await, Ok(None));
+    let again = delete_group(&desk.store, SILENCE).await;
+    assert_eq!(again, Err(Error::NoGroup("g".into())));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_worker_that_renews_keeps_its_group() {
+    let desk = Desk::new();
+    desk.group().await;
+    let life = desk.session("worker-0", SessionStatus::Live).await;
+    desk.owned("0", None, Some(3)).await;
+    let before = desk.store.read(&Key::Group).await;
+    let renewing = async {
+        tokio::time::sleep(SILENCE / 2).await;
+        desk.renew("worker-0", Some(life), SessionStatus::Live, 1)
+            .await;
+    };
+    let (refused, ()) = tokio::join!(delete_group(&desk.store, SILENCE), renewing);
+    let Err(Error::Refused(why)) = refused else {
+        panic!("{refused:?}")
+    };
+    assert!(why.starts_with("worker-0 is live"), "{why}");
+    assert_eq!(desk.store.read(&Key::Group).await, before);
+    assert_eq!(desk.seen().await.partitions.len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_deletion_that_was_interrupted_goes_on() {
+    let desk = Desk::new();
+    desk.group().await;
+    desk.owned("0", None, None).await;
+    // As far as closing the group, and then killed.
+    let records = crate::inspect::Records::read(&desk.store)
+        .await
+        .expect("readable");
+    super::delete::close(&desk.store, &records)
+        .await
+        .expect("closed");
+    let seen = desk.seen().await;
+    assert!(seen.closed, "{seen:?}");
+    let Ok(Some(stored)) = desk.store.read(&Key::Group).await else {
+        panic!("there")
+    };
+    assert!(matches!(stored.record, Record::Group(_)));
+    let deleted = delete_group(&desk.store, SILENCE).await.expect("deleted");
+    assert_eq!((deleted.partitions, deleted.others), (1, 1));
+}

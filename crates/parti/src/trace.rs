@@ -1,0 +1,217 @@
+//! W3C trace context: what a message's headers say of the trace that it belongs to.
+//!
+//! Headers are carried from the producer to the handler as they are (and into a dead letter), so
+//! `traceparent` and `tracestate` come along by themselves. A handler call runs in a span `handle`
+//! (target `parti::handle`, level info) with the message's place and its trace id; with no
+//! subscriber that wants it, nothing is looked at.
+
+use tracing::{Span, field};
+
+use crate::message::Message;
+
+const TRACE_PARENT: &str = "traceparent";
+const TRACE_STATE: &str = "tracestate";
+
+/// A `traceparent` header.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TraceParent<'a> {
+    /// Of the whole trace: 32 hexadecimal digits, not all zero.
+    pub trace_id: &'a str,
+    /// Of the span that sent the message: 16 hexadecimal digits, not all zero.
+    pub parent_id: &'a str,
+    /// Whether whoever sent it recorded the trace.
+    pub sampled: bool,
+}
+
+impl<'a> TraceParent<'a> {
+    /// Reads a header's value. None where the standard says that it is to be ignored.
+    pub fn parse(value: &'a str) -> Option<Self> {
+        let mut fields = value.trim().split('-');
+        let mut next = |digits: usize| {
+            let field = fields.next()?;
+            let hex = |byte: u8| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte);
+            (field.len() == digits && field.bytes().all(hex)).then_some(field)
+        };
+        let (version, trace_id, parent_id, flags) = (next(2)?, next(32)?, next(16)?, next(2)?);
+        let nothing = |id: &str| id.bytes().all(|byte| byte == b'0');
+        // A later version may have more fields; this one has not.
+        let more = fields.next().is_some();
+        if version == "ff" || (version == "00" && more) || nothing(trace_id) || nothing(parent_id) {
+            return None;
+        }
+        let flags = u8::from_str_radix(flags, 16).ok()?;
+        Some(Self {
+            trace_id,
+            parent_id,
+            sampled: flags & 1 == 1,
+        })
+    }
+}
+
+impl Message {
+    /// The trace that it belongs to, if its sender said so in a valid `traceparent` header.
+    pub fn trace_parent(&self) -> Option<TraceParent<'_>> {
+        TraceParent::parse(self.text_of(TRACE_PARENT)?)
+    }
+
+    /// Its `tracestate` header, as it is.
+    pub fn trace_state(&self) -> Option<&str> {
+        self.text_of(TRACE_STATE)
+    }
+
+    /// The first header with this name, in whatever case.
+    fn text_of(&self, name: &str) -> Option<&str> {
+        let mut headers = self.headers().iter();
+        let (_, value) = headers.find(|(own, _)| own.eq_ignore_ascii_case(name))?;
+        std::str::from_utf8(value).ok()
+    }
+
+    /// A span for its handling.
+    pub(crate) fn span(&self) -> Span {
+        let span = tracing::info_span!(
+            target: "parti::handle",
+            "handle",
+            partition = %self.partition,
+            offset = self.offset.0,
+            epoch = self.epoch.0,
+            attempt = self.attempt,
+            worker = %self.worker,
+            trace_id = field::Empty,
+            parent_id = field::Empty,
+        );
+        if !span.is_disabled()
+            && let Some(parent) = self.trace_parent()
+        {
+            span.record("trace_id", parent.trace_id);
+            span.record("parent_id", parent.parent_id);
+        }
+        span
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+    use std::fmt::Debug;
+    use std::sync::{Arc, Mutex};
+    use std::time::SystemTime;
+
+    use parti_core::ids::{Epoch, Offset, PartitionId, WorkerId};
+    use tracing::field::{Field, Visit};
+    use tracing::span::{Attributes, Id, Record};
+    use tracing::subscriber::with_default;
+    use tracing::{Event, Metadata, Subscriber};
+
+    use super::*;
+
+    /// Takes down the fields of every span.
+    #[derive(Clone, Default)]
+    struct Fields(Arc<Mutex<BTreeMap<String, String>>>);
+
+    impl Visit for Fields {
+        fn record_debug(&mut self, field: &Field, value: &dyn Debug) {
+            let mut fields = self.0.lock().expect("no panic");
+            fields.insert(field.name().into(), format!("{value:?}"));
+        }
+    }
+
+    impl Subscriber for Fields {
+        fn enabled(&self, metadata: &Metadata<'_>) -> bool {
+            metadata.target() == "parti::handle"
+        }
+        fn new_span(&self, span: &Attributes<'_>) -> Id {
+            span.record(&mut self.clone());
+            Id::from_u64(1)
+        }
+        fn record(&self, _: &Id, values: &Record<'_>) {
+            values.record(&mut self.clone());
+        }
+        fn record_follows_from(&self, _: &Id, _: &Id) {}
+        fn event(&self, _: &Event<'_>) {}
+        fn enter(&self, _: &Id) {}
+        fn exit(&self, _: &Id) {}
+    }
+
+    fn message(headers: &[(&str, String)]) -> Message {
+        let headers = headers.iter();
+        let headers = headers.map(|(name, value)| ((*name).into(), value.clone().into()));
+        Message {
+            partition: PartitionId::new("p7"),
+            offset: Offset(41),
+            epoch: Epoch(3),
+            attempt: 2,
+            worker: WorkerId::new("worker-0"),
+            received_at: SystemTime::UNIX_EPOCH,
+            record: Arc::new(crate::source::Record {
+                headers: headers.collect(),
+                ..Default::default()
+            }),
+        }
+    }
+
+    #[test]
+    fn a_span_says_which_message_and_which_trace() {
+        let parent = format!("00-{TRACE}-{PARENT}-01");
+        let message = message(&[("Traceparent", parent), ("tracestate", "a=b".into())]);
+        assert_eq!(message.trace_state(), Some("a=b"));
+        let fields = Fields::default();
+        with_default(fields.clone(), || message.span());
+        let fields = fields.0.lock().expect("no panic");
+        for (name, value) in [
+            ("partition", "p7"),
+            ("offset", "41"),
+            ("epoch", "3"),
+            ("attempt", "2"),
+            ("worker", "worker-0"),
+            ("trace_id", &format!("{TRACE:?}")),
+            ("parent_id", &format!("{PARENT:?}")),
+        ] {
+            assert_eq!(fields.get(name).map(String::as_str), Some(value), "{name}");
+        }
+    }
+
+    #[test]
+    fn without_a_trace_a_span_has_none() {
+        let fields = Fields::default();
+        with_default(fields.clone(), || message(&[]).span());
+        let fields = fields.0.lock().expect("no panic");
+        assert_eq!(fields.get("partition").map(String::as_str), Some("p7"));
+        assert_eq!(fields.get("trace_id"), None);
+    }
+
+    const TRACE: &str = "4bf92f3577b34da6a3ce929d0e0e4736";
+    const PARENT: &str = "00f067aa0ba902b7";
+
+    #[test]
+    fn a_valid_header_is_read() {
+        for (flags, sampled) in [("00", false), ("01", true), ("03", true)] {
+            let text = format!("00-{TRACE}-{PARENT}-{flags}");
+            let expected = TraceParent {
+                trace_id: TRACE,
+                parent_id: PARENT,
+                sampled,
+            };
+            assert_eq!(TraceParent::parse(&text), Some(expected));
+        }
+        let later = format!("cc-{TRACE}-{PARENT}-01-what-comes-later");
+        assert!(TraceParent::parse(&later).is_some());
+    }
+
+    #[test]
+    fn anything_else_is_ignored() {
+        for text in [
+            String::new(),
+            "00".into(),
+            format!("ff-{TRACE}-{PARENT}-01"),
+            format!("00-{TRACE}-{PARENT}-01-more"),
+            format!("00-{}-{PARENT}-01", "0".repeat(32)),
+            format!("00-{TRACE}-{}-01", "0".repeat(16)),
+            format!("00-{}-{PARENT}-01", TRACE.to_uppercase()),
+            format!("00-{}-{PARENT}-01", &TRACE[1..]),
+            format!("00-{TRACE}-{PARENT}-0g"),
+            format!("00-{TRACE}-{PARENT}"),
+        ] {
+            assert_eq!(TraceParent::parse(&text), None, "{text}");
+        }
+    }
+}
