@@ -495,6 +495,15 @@ impl Facts {
                     }
                 }
             }
+            Seen::Decided { revision, record } => {
+                self.asked += 1;
+                let stored = Stored {
+                    key: Key::Overrides,
+                    revision,
+                    record: Record::Overrides(record.clone()),
+                };
+                self.records.insert(Key::Overrides, stored);
+            }
             Seen::Asked {
                 key,
                 revision,

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use parti_core::ids::{Offset, Revision, Term};
 use parti_core::io::{HandlerResult, Job, Stored};
 use parti_core::key::Key;
-use parti_core::record::{Record, RequestRecord};
+use parti_core::record::{OverridesRecord, Record, RequestRecord};
 use parti_core::time::Time;
 use parti_core::worker::{Action, Fatal};
 
@@ -172,6 +172,13 @@ pub enum Seen<'a> {
         proc: Proc,
         /// Until when.
         until: Micros,
+    },
+    /// An operator of a group without a leader wrote the overrides.
+    Decided {
+        /// At which revision.
+        revision: Revision,
+        /// What they are now.
+        record: &'a Arc<OverridesRecord>,
     },
     /// An operator asked for something.
     Asked {

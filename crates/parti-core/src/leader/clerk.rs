@@ -14,8 +14,8 @@
 //! more. Whatever a leader leaves half done the next one does again: entering a request twice is
 //! entering it once.
 //!
-//! Without a leader everybody watches requests and overrides, and goes by them; the lowest of the
-//! living does the writing. Two who both believe to be that one cost a conflict, nothing else.
+//! Without a leader there is no clerk: nothing would stop two who both believe to be it from carrying
+//! out one request twice. There operators write the overrides themselves.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -53,8 +53,8 @@ enum Overrides {
     Asked,
     /// Found, and not yet written anew under this term.
     Found(Option<Revision>, OverridesRecord),
-    /// Written under this term; without a leader, as the watch has it.
-    Landed(Option<Revision>, Arc<OverridesRecord>),
+    /// Written under this term.
+    Landed(Revision, Arc<OverridesRecord>),
     /// Damaged, or of a newer program: left alone, and nothing can be overridden.
     Unreadable,
 }
@@ -62,8 +62,7 @@ enum Overrides {
 /// Carries out requests.
 #[derive(Clone, Debug)]
 pub struct Clerk {
-    /// None in a group without a leader, where overrides are everybody's.
-    term: Option<Term>,
+    term: Term,
     timeout: Duration,
     overrides: Overrides,
     writing: Option<OverridesRecord>,
@@ -84,44 +83,13 @@ impl Clerk {
     /// A clerk of the leader of this term.
     pub fn new(term: Term, timeout: Duration) -> Self {
         Self {
-            term: Some(term),
+            term,
             timeout,
             overrides: Overrides::Unread(Time::ZERO),
             writing: None,
             requests: BTreeMap::new(),
             answering: BTreeMap::new(),
             not_before: Time::ZERO,
-        }
-    }
-
-    /// A clerk of a group without a leader, who is told of the overrides by a watch.
-    pub fn of_all(timeout: Duration) -> Self {
-        Self {
-            term: None,
-            overrides: Overrides::Unread(Time::NEVER),
-            ..Self::new(Term(0), timeout)
-        }
-    }
-
-    /// The revision of the overrides that stand.
-    pub fn revision(&self) -> Option<Revision> {
-        match &self.overrides {
-            Overrides::Landed(revision, _) => *revision,
-            _ => None,
-        }
-    }
-
-    /// News of the overrides, where there is no leader.
-    pub fn overrides_watched(&mut self, event: &WatchEvent, out: &mut Outbox) {
-        let stored = match event {
-            WatchEvent::Snapshot(records) => records.first(),
-            WatchEvent::Changed(stored) => Some(stored),
-            // Nobody deletes it.
-            WatchEvent::Removed(..) => return,
-        };
-        let unread = matches!(self.overrides, Overrides::Unread(_));
-        if unread || stored.map(|stored| stored.revision) > self.revision() {
-            self.found(stored.cloned(), out);
         }
     }
 
@@ -358,13 +326,13 @@ impl Clerk {
 
     fn write(&mut self, next: OverridesRecord, out: &mut Outbox) {
         let expect = match &self.overrides {
-            Overrides::Found(Some(revision), _) | Overrides::Landed(Some(revision), _) => {
+            Overrides::Found(Some(revision), _) | Overrides::Landed(revision, _) => {
                 Expect::At(*revision)
             }
             _ => Expect::Absent,
         };
         let record = OverridesRecord {
-            term: self.term.unwrap_or_default(),
+            term: self.term,
             nonce: out.nonce(),
             ..next
         };
@@ -391,22 +359,15 @@ impl Clerk {
     /// What stands there, if anything does.
     fn found(&mut self, found: Option<Stored>, out: &mut Outbox) -> Option<Term> {
         let Some(stored) = found else {
-            self.overrides = match self.term {
-                Some(_) => Overrides::Found(None, OverridesRecord::default()),
-                None => Overrides::Landed(None, Arc::default()),
-            };
+            self.overrides = Overrides::Found(None, OverridesRecord::default());
             return None;
         };
-        match (&stored.record, self.term) {
-            (Record::Overrides(record), Some(term)) => {
+        match &stored.record {
+            Record::Overrides(record) => {
                 self.overrides = Overrides::Found(Some(stored.revision), (**record).clone());
-                (record.term > term).then_some(record.term)
+                (record.term > self.term).then_some(record.term)
             }
-            (Record::Overrides(record), None) => {
-                self.overrides = Overrides::Landed(Some(stored.revision), record.clone());
-                None
-            }
-            (other, _) => {
+            other => {
                 let why = match other {
                     Record::Unreadable(why) => why.to_string(),
                     _ => "it is a record of another kind".into(),
@@ -427,10 +388,7 @@ impl Clerk {
         };
         match outcomes.into_iter().next() {
             Some(WriteOutcome::Done(revision)) => {
-                // The watch may have been faster.
-                if Some(revision) > self.revision() {
-                    self.overrides = Overrides::Landed(Some(revision), Arc::new(written));
-                }
+                self.overrides = Overrides::Landed(revision, Arc::new(written));
                 None
             }
             Some(WriteOutcome::Conflict(found)) => {
@@ -440,9 +398,8 @@ impl Clerk {
             }
             // Its fate is open: until a further write has landed, it is not known what stands.
             Some(WriteOutcome::Failed(_)) | None => {
-                if let (Overrides::Landed(revision, record), Some(_)) = (&self.overrides, self.term)
-                {
-                    self.overrides = Overrides::Found(*revision, (**record).clone());
+                if let Overrides::Landed(revision, record) = &self.overrides {
+                    self.overrides = Overrides::Found(Some(*revision), (**record).clone());
                 }
                 self.not_before = out.now() + PAUSE;
                 None

@@ -6,7 +6,8 @@
 //! (by reporting that it is blocked). Nobody stands in beyond its capacity.
 //!
 //! Everybody goes by the same overrides, too: who is drained counts as none, what is paused is left
-//! out, a pin beats the strategy. The lowest of the living carries out requests (`leader/clerk`).
+//! out, a pin beats the strategy. Operators write them by themselves, by compare-and-set: two who
+//! both carried out requests could each go by an old view of them.
 //!
 //! ```text
 //! sessions ──▶ members ──▶ strategy ──▶ target ──┬─ mine ───────────────────────▶ serve
@@ -25,7 +26,6 @@ use crate::config::Config;
 use crate::ids::{Incarnation, PartitionId, Revision, WorkerId};
 use crate::io::{StoreOp, StoreReply, WatchEvent};
 use crate::key::{Key, Prefix};
-use crate::leader::clerk::Clerk;
 use crate::leader::{Reaper, Sessions};
 use crate::partition::Partition;
 use crate::record::{OverridesRecord, Record, SessionStatus};
@@ -36,9 +36,6 @@ use crate::worker::Trouble;
 use crate::worker::holding::Holdings;
 use crate::worker::outbox::{Outbox, Purpose};
 
-use sight::Peers;
-
-mod sight;
 #[cfg(test)]
 mod tests;
 
@@ -72,14 +69,11 @@ pub struct Leaderless {
     waits_for_room: bool,
     /// How many partitions fit nowhere, when that was last told.
     over_cap: u64,
-    clerk: Clerk,
+    /// The overrides as the watch has them, once it has told.
+    known: Option<(Revision, Arc<OverridesRecord>)>,
     /// The overrides that the target goes by.
     overrides: Arc<OverridesRecord>,
     heeding: Revision,
-    /// Who owned what, when last looked around.
-    owners: BTreeMap<PartitionId, (WorkerId, Incarnation)>,
-    /// Whether requests are this worker's to carry out.
-    is_clerk: bool,
 }
 
 impl Leaderless {
@@ -106,34 +100,39 @@ impl Leaderless {
             serve: Vec::new(),
             waits_for_room: false,
             over_cap: 0,
-            clerk: Clerk::of_all(config.operation_timeout),
+            known: None,
             overrides: Arc::default(),
             heeding: Revision(0),
-            owners: BTreeMap::new(),
-            is_clerk: false,
         }
-    }
-
-    /// News of requests.
-    pub fn requests_watched(&mut self, event: &WatchEvent) {
-        self.clerk.watched(event);
     }
 
     /// News of the overrides.
     pub fn overrides_watched(&mut self, event: &WatchEvent, out: &mut Outbox) {
-        self.clerk.overrides_watched(event, out);
-        self.changed = true;
-    }
-
-    /// What became of the overrides.
-    pub fn overrides_written(&mut self, reply: StoreReply, out: &mut Outbox) {
-        self.clerk.written(reply, out);
-        self.changed = true;
-    }
-
-    /// What became of answers to requests.
-    pub fn requests_answered(&mut self, ids: Vec<Arc<str>>, reply: StoreReply, out: &mut Outbox) {
-        self.clerk.answered(ids, reply, out);
+        let stored = match event {
+            WatchEvent::Snapshot(records) => records.first(),
+            WatchEvent::Changed(stored) => Some(stored),
+            // Nobody deletes it.
+            WatchEvent::Removed(..) => return,
+        };
+        let known = self.known.as_ref().map(|(revision, _)| *revision);
+        let found = match stored.map(|stored| (stored.revision, &stored.record)) {
+            None => (Revision(0), Arc::default()),
+            Some((revision, Record::Overrides(record))) => (revision, record.clone()),
+            // Left alone, and as if there were none: it may be of a newer program.
+            Some((revision, other)) => {
+                let why = match other {
+                    Record::Unreadable(why) => why.to_string(),
+                    _ => "it is a record of another kind".into(),
+                };
+                let key = Key::Overrides.to_string();
+                out.trouble(Trouble::Unreadable { key, why });
+                (revision, Arc::default())
+            }
+        };
+        if known.is_none_or(|known| found.0 > known) {
+            self.known = Some(found);
+            self.changed = true;
+        }
     }
 
     /// The revision of the overrides that the present choice goes by.
@@ -143,32 +142,8 @@ impl Leaderless {
 
     /// Whether an operator wants this life to serve nothing.
     pub fn drains(&self, me: &WorkerId, life: Incarnation) -> bool {
-        let overrides = self.clerk.overrides();
-        overrides.is_some_and(|overrides| overrides.drains(me, life))
-    }
-
-    /// Carries out requests, if this worker is the lowest of those who live.
-    pub fn carry_out_requests(
-        &mut self,
-        me: &WorkerId,
-        partitions: &[Partition],
-        sessions: &Sessions,
-        out: &mut Outbox,
-    ) {
-        let mut living = sessions
-            .iter()
-            .filter(|(_, _, record)| record.status == SessionStatus::Live);
-        self.is_clerk = sessions.synced && living.next().is_some_and(|(id, ..)| id == me);
-        if self.is_clerk {
-            let peers = Peers {
-                partitions,
-                sessions,
-                owners: &self.owners,
-                revision: self.clerk.revision(),
-            };
-            // There is nothing to rebalance: the target never depends on what was before.
-            self.clerk.step(Some(&peers), out);
-        }
+        let known = self.known.as_ref();
+        known.is_some_and(|(_, overrides)| overrides.drains(me, life))
     }
 
     /// Membership or the partition list may have changed.
@@ -191,12 +166,7 @@ impl Leaderless {
         let reaper = self
             .reaper
             .next_deadline(me, sessions, silence, self.ttl, self.id_ttl);
-        let clerk = if self.is_clerk {
-            self.clerk.next_deadline()
-        } else {
-            Time::NEVER
-        };
-        resting.min(look).min(reaper).min(clerk)
+        resting.min(look).min(reaper)
     }
 
     /// Ends silent sessions, looks around, and says what to serve when that changed.
@@ -211,7 +181,7 @@ impl Leaderless {
         holdings: &Holdings,
         out: &mut Outbox,
     ) -> Option<Vec<PartitionId>> {
-        let (Some(overrides), true) = (self.clerk.overrides(), sessions.synced) else {
+        let (Some((revision, overrides)), true) = (self.known.clone(), sessions.synced) else {
             return None;
         };
         let now = out.now();
@@ -247,7 +217,7 @@ impl Leaderless {
             .chain(fit.then(|| me.clone()))
             .collect();
         self.members.sort();
-        self.heeding = self.clerk.revision().unwrap_or_default();
+        self.heeding = revision;
         self.overrides = overrides;
         self.aim(partitions, sessions, out);
         self.give_back(me, partitions, sessions);
@@ -403,14 +373,12 @@ impl Leaderless {
             return;
         };
         let mut owned = BTreeSet::new();
-        self.owners.clear();
         for stored in &records {
             if let (Key::Partition(id), Record::Partition(record)) = (&stored.key, &stored.record)
                 && let Some((owner, life)) = &record.owner
                 && !holdings.is_over(owner, *life)
             {
                 owned.insert(id.clone());
-                self.owners.insert(id.clone(), (owner.clone(), *life));
             }
         }
         for (place, partition) in partitions.iter().enumerate() {

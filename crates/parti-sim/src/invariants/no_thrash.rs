@@ -34,7 +34,7 @@ impl Invariant for NoThrash {
                 }
             };
         }
-        if let Seen::Asked { .. } = seen {
+        if let Seen::Asked { .. } | Seen::Decided { .. } = seen {
             self.optimum += facts.partitions.len() as u64;
         }
         let Seen::Wrote { .. } = seen else {

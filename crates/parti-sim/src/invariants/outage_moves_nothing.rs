@@ -53,6 +53,12 @@ impl Invariant for OutageMovesNothing {
                 self.excused_until = self.excused_until.max(over);
                 return Ok(());
             }
+            // An operator may move anything, and is heard late by whoever cannot reach the store.
+            Seen::Asked { .. } | Seen::Decided { .. } => {
+                self.still_until = None;
+                self.excused_until = self.excused_until.max(facts.now + LIST_HEARD);
+                return Ok(());
+            }
             // Another list moves partitions, and hears of it late whoever cannot reach the store.
             Seen::ListChanged => {
                 self.still_until = None;

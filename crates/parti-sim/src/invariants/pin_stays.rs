@@ -24,7 +24,7 @@ impl Invariant for PinStays {
 
     fn see(&mut self, facts: &Facts, seen: &Seen<'_>) -> Verdict {
         let Seen::Wrote { key, new, .. } = seen else {
-            if matches!(seen, Seen::ListChanged) {
+            if matches!(seen, Seen::ListChanged | Seen::Decided { .. }) {
                 self.settled.clear();
             }
             return Ok(());

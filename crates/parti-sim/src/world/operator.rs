@@ -3,10 +3,11 @@
 
 use std::sync::Arc;
 
-use parti_core::ids::{Nonce, WorkerId};
+use parti_core::config::Coordination;
+use parti_core::ids::{Nonce, PartitionId, WorkerId};
 use parti_core::io::{Expect, Write};
 use parti_core::key::Key;
-use parti_core::record::{Outcome, Record, Request, RequestRecord};
+use parti_core::record::{Outcome, OverridesRecord, Pinned, Record, Request, RequestRecord};
 
 use super::World;
 use crate::facts::Seen;
@@ -19,6 +20,10 @@ impl World {
         let partition = self.setup.partitions[index].id.clone();
         let running = self.running_on(machine);
         let id = running.and_then(|proc| self.procs[proc].worker.as_ref()?.id().cloned());
+        if self.setup.config.coordination == Coordination::Leaderless {
+            self.decide(wish, id.as_ref(), &partition);
+            return;
+        }
         let worker = id.unwrap_or_else(|| WorkerId::new(format!("worker-{}", 90 + machine)));
         let request = match wish {
             Wish::Drain => Request::Drain { worker },
@@ -33,8 +38,61 @@ impl World {
         self.write_request(request);
     }
 
+    /// Without a leader, an operator writes the overrides by himself.
+    fn decide(&mut self, wish: Wish, worker: Option<&WorkerId>, partition: &PartitionId) {
+        let mut overrides = self.jury.facts.overrides().cloned().unwrap_or_default();
+        let life = worker.and_then(|id| {
+            let mut members = self.jury.facts.members();
+            members.find_map(|(_, known)| (known.id == *id).then_some(known.incarnation))
+        });
+        match (wish, worker, life) {
+            (Wish::Drain, Some(worker), Some(life)) => overrides.drain(worker, life),
+            (Wish::Undrain, Some(worker), _) => overrides.undrain(worker),
+            (Wish::Move | Wish::Pin, Some(worker), Some(life)) => overrides.pin(Pinned {
+                partition: partition.clone(),
+                worker: worker.clone(),
+                incarnation: (wish == Wish::Move).then_some(life),
+            }),
+            (Wish::Unpin, ..) => overrides.unpin(partition),
+            (Wish::Pause, ..) => overrides.pause(partition),
+            (Wish::Resume, ..) => overrides.resume(partition),
+            _ => return,
+        }
+        self.write_overrides(overrides);
+    }
+
+    fn write_overrides(&mut self, overrides: OverridesRecord) {
+        self.requests += 1;
+        let found = self.store.read(&Key::Overrides);
+        let record = Record::Overrides(Arc::new(OverridesRecord {
+            nonce: Nonce(self.requests),
+            ..overrides
+        }));
+        self.store.apply_one(&Write {
+            key: Key::Overrides,
+            expect: found.map_or(Expect::Absent, |found| Expect::At(found.revision)),
+            value: Some(record),
+        });
+        for accepted in self.store.drain_log() {
+            let (revision, new) = (accepted.revision, accepted.new);
+            self.trace.say(self.now, || {
+                format!("store: an operator wrote overrides @{revision} {new:?}")
+            });
+            if let Some(Record::Overrides(record)) = &new {
+                self.jury.see(self.now, Seen::Decided { revision, record });
+            }
+        }
+        self.tell_watchers(&Key::Overrides);
+    }
+
     /// Takes back whatever was asked for, so that the group can come to rest.
     pub(super) fn take_back_requests(&mut self) {
+        if self.setup.config.coordination == Coordination::Leaderless
+            && self.jury.facts.overrides().is_some()
+        {
+            self.write_overrides(OverridesRecord::default());
+            return;
+        }
         let mut undone = Vec::new();
         for stored in self.jury.facts.records.values() {
             let Record::Request(record) = &stored.record else {

@@ -71,9 +71,6 @@ impl Worker {
                 if let Some(leader) = &mut self.leader {
                     leader.requests_watched(event);
                 }
-                if let Some(leaderless) = &mut self.leaderless {
-                    leaderless.requests_watched(event);
-                }
             }
             Scope::Key(Key::Overrides) => {
                 if let Some(leaderless) = &mut self.leaderless {

@@ -118,9 +118,6 @@ impl Worker {
         if !lease {
             return;
         }
-        if stays {
-            leaderless.carry_out_requests(me, list, &self.sessions, &mut self.out);
-        }
         let fit = stays && self.lanes.degraded().is_none() && !leaderless.drains(me, life);
         let serve = leaderless.step(
             me,

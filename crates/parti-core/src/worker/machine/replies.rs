@@ -47,11 +47,6 @@ impl Worker {
                     self.outdone(term);
                 }
             }
-            Purpose::WriteOverrides if self.leaderless.is_some() => {
-                if let Some(leaderless) = &mut self.leaderless {
-                    leaderless.overrides_written(reply, &mut self.out);
-                }
-            }
             Purpose::WriteOverrides => {
                 let found = |leader: &mut Leader| leader.overrides_written(reply, &mut self.out);
                 if let Some(term) = self.leader.as_mut().and_then(found) {
@@ -61,8 +56,6 @@ impl Worker {
             Purpose::AnswerRequests(ids) => {
                 if let Some(leader) = &mut self.leader {
                     leader.requests_answered(ids, reply, &mut self.out);
-                } else if let Some(leaderless) = &mut self.leaderless {
-                    leaderless.requests_answered(ids, reply, &mut self.out);
                 }
             }
             Purpose::ReadEvents => self.chronicle.listed(reply, &mut self.out),
@@ -127,11 +120,7 @@ impl Worker {
         self.silence.succeeded(self.out.now());
         self.out.report(Report::Claimed(me.clone(), incarnation));
         if self.leaderless.is_some() {
-            for scope in [
-                Scope::Prefix(Prefix::Workers),
-                Scope::Prefix(Prefix::Requests),
-                Scope::Key(Key::Overrides),
-            ] {
+            for scope in [Scope::Prefix(Prefix::Workers), Scope::Key(Key::Overrides)] {
                 self.out.push(Action::Watch(scope));
             }
         } else {
