@@ -129,7 +129,7 @@ fn a_sweep_that_keeps_failing_leaves_it_to_reads() {
 fn a_durable_that_lags_is_put_at_the_end_and_every_lane_is_spliced() {
     let mut bench = behind(100, [101, 101, 101]);
     bench.run();
-    let mut deliver = |bench: &mut Bench, offset, pending| {
+    let deliver = |bench: &mut Bench, offset, pending| {
         let sequence = bench.next_sequence;
         bench.next_sequence += 1;
         bench.source(SourceEvent::Delivered {
