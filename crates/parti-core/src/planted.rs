@@ -99,8 +99,8 @@ mod registry {
         CheckpointLastAcked,
         /// An empty answer counts as proof that there is nothing to read.
         ReaderTrustsEmptyAnswer,
-        /// A sweep also feeds lanes that need what lies before it.
-        SweepReachesBack,
+        /// What a sweep did not reach counts as read.
+        SweepTrustsShortAnswer,
         /// A durable that was put at the stream's end goes on from there.
         JumpWithoutSplice,
         /// An over-full lane drops what comes last, and goes on as if it had not come.
