@@ -115,8 +115,6 @@ mod registry {
         KeepServingAfterClose,
         /// A partition that comes back is handled while an old handler call is still running.
         ReopenWhileInFlight,
-        /// A fenced partition's run goes on with its next message.
-        RunOutlivesItsLane,
         /// A work queue's subject is added first, and the consumer rewound afterwards.
         WorkQueueAddBeforeReset,
         /// The leader gives a partition to its new owner before the old one has let go.
