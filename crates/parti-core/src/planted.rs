@@ -99,8 +99,8 @@ mod registry {
         CheckpointLastAcked,
         /// An empty answer counts as proof that there is nothing to read.
         ReaderTrustsEmptyAnswer,
-        /// A sweep also feeds lanes that need what lies before it.
-        SweepReachesBack,
+        /// What a sweep did not reach counts as read.
+        SweepTrustsShortAnswer,
         /// A durable that was put at the stream's end goes on from there.
         JumpWithoutSplice,
         /// An over-full lane drops what comes last, and goes on as if it had not come.
@@ -115,8 +115,6 @@ mod registry {
         KeepServingAfterClose,
         /// A partition that comes back is handled while an old handler call is still running.
         ReopenWhileInFlight,
-        /// A fenced partition's run goes on with its next message.
-        RunOutlivesItsLane,
         /// A work queue's subject is added first, and the consumer rewound afterwards.
         WorkQueueAddBeforeReset,
         /// The leader gives a partition to its new owner before the old one has let go.

@@ -187,7 +187,7 @@ impl Lanes {
             .running()
             .map(|offset| (serving.epoch, offset))
             .collect();
-        if serving.would_go_on() && !planted!(RunOutlivesItsLane) {
+        if serving.would_go_on() {
             self.out.halt(partition);
         }
         if planted!(ReopenWhileInFlight) {

@@ -205,9 +205,15 @@ impl Election {
         }
     }
 
-    /// Whether a resignation is still to be written.
+    /// Whether a resignation is still to be written, or may have to be: a candidacy that is on its
+    /// way can land, and who goes without taking it back leaves a leader that is not there.
     pub fn is_resigning(&self) -> bool {
-        matches!(self.role, Role::Resigning { .. })
+        let stands = self.in_flight.as_ref().is_some_and(|r| r.holder.is_some());
+        match self.role {
+            Role::Resigning { .. } => true,
+            Role::Resigned => stands,
+            Role::Follower | Role::Leading { .. } => false,
+        }
     }
 
     /// News of the leader record.

@@ -224,6 +224,23 @@ fn an_external_agent_decides_who_and_the_record_decides_the_term() {
 }
 
 #[test]
+fn a_candidacy_on_its_way_is_taken_back_before_its_writer_goes() {
+    let mut bench = Bench::new(Agent::Store);
+    bench.watched(None);
+    bench.step();
+    let (id, ..) = bench.write().expect("a candidacy");
+    bench.election.resign();
+    assert!(bench.election.is_resigning(), "it may land");
+    bench.answer(id, WriteOutcome::Done(Revision(1)));
+    assert!(bench.election.is_resigning(), "it landed");
+    bench.step();
+    let (id, _, record) = bench.write().expect("a resignation");
+    assert_eq!(record.holder, None);
+    bench.answer(id, WriteOutcome::Done(Revision(2)));
+    assert!(!bench.election.is_resigning());
+}
+
+#[test]
 fn whom_an_agent_deposed_it_may_elect_again_but_whoever_resigned_stands_no_more() {
     let mut bench = Bench::new(Agent::External { elected: true });
     bench.watched(None);

@@ -214,8 +214,7 @@ impl Checkpoints {
                         open.push(Try::new(one.place, change, one.tries + 1)?);
                     } else {
                         return Err(Error::Unfinished(format!(
-                            "partition {} is written by others all the time; stop its owner, or \
-                             pause it",
+                            "partition {} is written by others all the time; stop its owner",
                             change.partition
                         )));
                     }

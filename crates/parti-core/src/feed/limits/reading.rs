@@ -75,17 +75,12 @@ impl Limits {
                 .extend(deep.into_iter().map(|lane| lane.partition));
             return;
         }
-        if let Some(mut choice) = choice.filter(|_| self.sweep_not_before <= cx.now) {
+        if let Some(choice) = choice.filter(|_| self.sweep_not_before <= cx.now) {
             let reached = deep.partition_point(|lane| lane.next < choice.from);
             let ahead = deep.split_off(reached);
             let ahead = ahead.into_iter().map(|lane| lane.partition);
             self.deep
                 .extend(ahead.filter(|p| choice.partitions.binary_search(p).is_err()));
-            if planted!(SweepReachesBack) {
-                let below = deep.drain(..).map(|lane| lane.partition);
-                choice.partitions.extend(below);
-                choice.partitions.sort_unstable();
-            }
             self.sweep(cx, choice);
         }
         for lane in deep {
@@ -140,7 +135,7 @@ impl Limits {
         let Some((_, choice)) = self.sweep.take_if(|(asked, _)| *asked == ask) else {
             return;
         };
-        let swath = match result {
+        let mut swath = match result {
             Ok(swath) if swath.next > choice.from || swath.first > choice.from => swath,
             _ => {
                 self.sweep_failures += 1;
@@ -151,6 +146,9 @@ impl Limits {
                 return;
             }
         };
+        if planted!(SweepTrustsShortAnswer) {
+            swath.next = choice.upto.next();
+        }
         self.sweep_backoff.reset();
         self.sweep_failures = 0;
         let mut parts: BTreeMap<PartitionId, Vec<Message>> = BTreeMap::new();
