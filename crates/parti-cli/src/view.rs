@@ -76,7 +76,7 @@ pub fn totals(group: &Group) -> String {
 
 /// Whether a session is not over.
 pub fn is_there(worker: &WorkerView) -> bool {
-    matches!(worker.status, SessionStatus::Live | SessionStatus::Leaving)
+    !worker.status.is_over()
 }
 
 /// Workers that are there or own something; with `all` also those that went.
@@ -101,7 +101,7 @@ pub fn workers(group: &Group, all: bool) -> Table {
             match worker.status {
                 SessionStatus::Live if old => Cell::odd(status),
                 SessionStatus::Live => Cell::good(status),
-                SessionStatus::Leaving => Cell::odd(status),
+                status if !status.is_over() => Cell::odd(word(status)),
                 _ => Cell::bad(status),
             },
             if old { Cell::odd(beat) } else { beat.into() },

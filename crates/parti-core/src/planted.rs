@@ -137,6 +137,10 @@ mod registry {
         DrainedStillReceives,
         /// Plans do not know of pins.
         PlansIgnorePins,
+        /// A worker that an operator evicts counts as gone before it has stopped.
+        EvictAtOnce,
+        /// An eviction is called done before the session is over.
+        EvictDoneTooSoon,
         /// A worker that is told to stop waits for a leader, though the whole group stops.
         StopWaitsForNobody,
         /// Time is read from the wall clock, which jumps.

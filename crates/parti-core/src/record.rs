@@ -134,9 +134,14 @@ pub enum SessionStatus {
     Live,
     /// Still renewing, asks to be relieved of everything before it goes.
     Leaving,
+    /// Not over yet, but it cannot be renewed any more: an operator wants it to end. Its holder finds
+    /// that out by its next renewal, gives up, and comes back in a new life.
+    Revoked,
+    /// Revoked, and its holder is to end instead of coming back.
+    Dismissed,
     /// Over, by its own goodbye: it holds nothing, its id is free.
     Goodbye,
-    /// Over, ended by someone who saw it silent for the TTL.
+    /// Over, ended by someone who saw it silent for the TTL, or given up after it was revoked.
     Evicted,
     /// Evicted, and silent for so long that its id is free for anyone.
     Free,
@@ -146,6 +151,11 @@ impl SessionStatus {
     /// Whether this is the evidence that a taker needs.
     pub fn is_over(self) -> bool {
         matches!(self, Self::Goodbye | Self::Evicted | Self::Free)
+    }
+
+    /// Whether an operator ended it, so that its holder has yet to give up.
+    pub fn is_revoked(self) -> bool {
+        matches!(self, Self::Revoked | Self::Dismissed)
     }
 }
 
@@ -362,6 +372,19 @@ pub enum Request {
     Undrain {
         /// Which.
         worker: WorkerId,
+    },
+    /// End one life of a worker, whether or not its handlers are ever done: its session cannot be
+    /// renewed any more, and others take over what it had, as after a crash. This is for a worker
+    /// that hangs; [`Request::Drain`] is the gentle way.
+    Evict {
+        /// Which.
+        worker: WorkerId,
+        /// In which life: a later one is another matter.
+        incarnation: Incarnation,
+        /// Its process ends with an error, for its supervisor to start a new one. Without, it joins
+        /// again, and gets a share like any newcomer.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        stay_away: bool,
     },
     /// Move a partition to a worker. It stays there as long as this life of the worker, so that no
     /// later plan moves it back; [`Request::Unpin`] lets the strategy decide again.

@@ -6,13 +6,15 @@
 //!
 //! Nothing here asks a worker what it believes. Invariants compare what workers do with this.
 
-use std::collections::BTreeMap;
+mod wishes;
+
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use parti_core::ids::{Epoch, Incarnation, Offset, PartitionId, Revision, Term, WorkerId};
 use parti_core::io::{HandlerResult, Job, SourceKind, Stored};
 use parti_core::key::Key;
-use parti_core::record::{OverridesRecord, PartitionRecord, Record, SessionStatus, WorkerRecord};
+use parti_core::record::{PartitionRecord, Record, SessionStatus, WorkerRecord};
 use parti_core::time::Time;
 use parti_core::worker::{Action, Report};
 
@@ -43,6 +45,12 @@ pub struct Facts {
     pub events: u64,
     /// How many requests operators made.
     pub asked: u64,
+    /// Whether they ever wanted a partition in a certain place.
+    pub placed: bool,
+    /// Workers that they ever wanted to be drained.
+    pub drained: BTreeSet<WorkerId>,
+    /// Lives that they wanted to end, and whether for good.
+    pub evictions: BTreeMap<(WorkerId, Incarnation), bool>,
     /// When the store was lost.
     pub store_lost: Option<Micros>,
     /// When all faults were over.
@@ -275,6 +283,9 @@ impl Facts {
             list_changed: false,
             events: 0,
             asked: 0,
+            placed: false,
+            drained: BTreeSet::new(),
+            evictions: BTreeMap::new(),
             store_lost: None,
             healed: None,
             troubles: Vec::new(),
@@ -285,14 +296,6 @@ impl Facts {
     pub fn partition_record(&self, id: &PartitionId) -> Option<&PartitionRecord> {
         match &self.records.get(&Key::Partition(id.clone()))?.record {
             Record::Partition(record) => Some(record),
-            _ => None,
-        }
-    }
-
-    /// What operators decided.
-    pub fn overrides(&self) -> Option<&OverridesRecord> {
-        match &self.records.get(&Key::Overrides)?.record {
-            Record::Overrides(record) => Some(record),
             _ => None,
         }
     }
@@ -495,27 +498,8 @@ impl Facts {
                     }
                 }
             }
-            Seen::Decided { revision, record } => {
-                self.asked += 1;
-                let stored = Stored {
-                    key: Key::Overrides,
-                    revision,
-                    record: Record::Overrides(record.clone()),
-                };
-                self.records.insert(Key::Overrides, stored);
-            }
-            Seen::Asked {
-                key,
-                revision,
-                record,
-            } => {
-                self.asked += 1;
-                let stored = Stored {
-                    key: key.clone(),
-                    revision,
-                    record: Record::Request(record.clone()),
-                };
-                self.records.insert(key.clone(), stored);
+            Seen::Revoked { .. } | Seen::Decided { .. } | Seen::Asked { .. } => {
+                self.take_in_wish(seen);
             }
             Seen::Slow { proc, until } => self.procs[proc].slowed.push((self.now, until)),
             Seen::Answered { .. } | Seen::Delivered { .. } | Seen::TermShown { .. } => {}

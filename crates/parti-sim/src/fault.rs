@@ -237,6 +237,10 @@ pub enum Wish {
     Drain,
     /// It serves again.
     Undrain,
+    /// Its life is to end, and it may come back.
+    Evict,
+    /// Its process is to end, too.
+    Dismiss,
     /// A partition is to be moved.
     Move,
     /// A partition is to stay somewhere.

@@ -35,6 +35,7 @@ pub fn of(setup: &Setup) -> Vec<Timed> {
     };
     faults.extend(stop_of_all(setup));
     faults.extend(requests(setup));
+    faults.extend(evictions(setup));
     faults.sort_by_key(|timed| timed.at);
     faults
 }
@@ -89,6 +90,29 @@ fn requests(setup: &Setup) -> Vec<Timed> {
         Timed { at, fault }
     };
     (0..8).map(one).collect()
+}
+
+/// More rarely they end somebody's life.
+fn evictions(setup: &Setup) -> Vec<Timed> {
+    let mut rng = Rng::new(setup.seed ^ 0x7061_7274_6921_0008);
+    let calm = matches!(setup.class, Class::Outage | Class::StoreLoss);
+    if calm || !rng.chance(0.1) {
+        return Vec::new();
+    }
+    let one = |_| {
+        let wish = match rng.below(3) {
+            0 => Wish::Dismiss,
+            _ => Wish::Evict,
+        };
+        let fault = Fault::Ask {
+            wish,
+            machine: rng.below(setup.machines.len() as u64) as usize,
+            partition: 0,
+        };
+        let at = rng.between(3 * SECOND, FAULTS_UNTIL);
+        Timed { at, fault }
+    };
+    (0..3).map(one).collect()
 }
 
 struct Draw<'a> {

@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use parti_core::ids::{Offset, Revision, Term};
+use parti_core::ids::{Offset, Revision, Term, WorkerId};
 use parti_core::io::{HandlerResult, Job, Stored};
 use parti_core::key::Key;
-use parti_core::record::{OverridesRecord, Record, RequestRecord};
+use parti_core::record::{OverridesRecord, Record, RequestRecord, WorkerRecord};
 use parti_core::time::Time;
 use parti_core::worker::{Action, Fatal};
 
@@ -179,6 +179,15 @@ pub enum Seen<'a> {
         revision: Revision,
         /// What they are now.
         record: &'a Arc<OverridesRecord>,
+    },
+    /// An operator of a group without a leader revoked a session.
+    Revoked {
+        /// Whose.
+        id: &'a WorkerId,
+        /// At which revision.
+        revision: Revision,
+        /// What it is now.
+        record: &'a Arc<WorkerRecord>,
     },
     /// An operator asked for something.
     Asked {

@@ -14,14 +14,18 @@
 //! more. Whatever a leader leaves half done the next one does again: entering a request twice is
 //! entering it once.
 //!
+//! Evictions stand in their requests alone: each names the life that is to end, so that it is the
+//! same for whoever carries it out, and it is over when that life is.
+//!
 //! Without a leader there is no clerk: nothing would stop two who both believe to be it from carrying
-//! out one request twice. There operators write the overrides themselves.
+//! out one request twice. There operators write the overrides, and revoke sessions, themselves.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use super::requests::{self, Sight};
+use super::sessions::{Eviction, Evictions};
 use crate::ids::{Revision, Term};
 use crate::io::{Expect, StoreOp, StoreReply, Stored, WatchEvent, Write, WriteOutcome};
 use crate::key::Key;
@@ -67,6 +71,8 @@ pub struct Clerk {
     overrides: Overrides,
     writing: Option<OverridesRecord>,
     requests: BTreeMap<Arc<str>, Known>,
+    /// Whether a whole snapshot of the requests was seen.
+    synced: bool,
     /// What is being written to requests: the record, or nothing for a deletion.
     answering: BTreeMap<Arc<str>, Option<Arc<RequestRecord>>>,
     not_before: Time,
@@ -88,6 +94,7 @@ impl Clerk {
             overrides: Overrides::Unread(Time::ZERO),
             writing: None,
             requests: BTreeMap::new(),
+            synced: false,
             answering: BTreeMap::new(),
             not_before: Time::ZERO,
         }
@@ -100,6 +107,31 @@ impl Clerk {
             Overrides::Unreadable => Some(Arc::default()),
             _ => None,
         }
+    }
+
+    /// The evictions that were accepted; none while requests are not known. Those that are done
+    /// count, too: what an evicted life had does not go back to its successor.
+    pub fn evictions(&self) -> Option<Evictions> {
+        let mut evictions = Evictions::new();
+        for known in self.requests.values() {
+            let Request::Evict {
+                worker,
+                incarnation,
+                stay_away,
+            } = &known.record.request
+            else {
+                continue;
+            };
+            if matches!(known.record.outcome, Outcome::Accepted | Outcome::Done) {
+                let eviction = Eviction {
+                    life: *incarnation,
+                    stay_away: *stay_away,
+                };
+                let newest = evictions.entry(worker.clone()).or_insert(eviction);
+                *newest = eviction.max(*newest);
+            }
+        }
+        self.synced.then_some(evictions)
     }
 
     /// When to act next.
@@ -124,6 +156,7 @@ impl Clerk {
     pub fn watched(&mut self, event: &WatchEvent) {
         match event {
             WatchEvent::Snapshot(records) => {
+                self.synced = true;
                 let there = |id: &Arc<str>| {
                     let key = Key::Request(id.clone());
                     records.iter().any(|stored| stored.key == key)
@@ -435,6 +468,12 @@ fn told(record: &RequestRecord, outcome: &Outcome) -> String {
     let what = match &record.request {
         Request::Drain { worker } => format!("drain {worker}"),
         Request::Undrain { worker } => format!("undrain {worker}"),
+        Request::Evict {
+            worker, stay_away, ..
+        } => {
+            let stays = if *stay_away { " for good" } else { "" };
+            format!("evict {worker}{stays}")
+        }
         Request::Move { partition, worker } => format!("move {partition} to {worker}"),
         Request::Pin { partition, worker } => format!("pin {partition} to {worker}"),
         Request::Unpin { partition } => format!("unpin {partition}"),

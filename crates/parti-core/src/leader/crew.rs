@@ -21,6 +21,16 @@ pub(super) enum Standing {
     Leaving(Incarnation),
 }
 
+impl Standing {
+    /// Which life it is about.
+    pub fn life(self) -> Option<Incarnation> {
+        match self {
+            Self::Away => None,
+            Self::Joined(life) | Self::Planned(life) | Self::Leaving(life) => Some(life),
+        }
+    }
+}
+
 /// One worker.
 #[derive(Debug)]
 pub(super) struct Desk {
@@ -49,6 +59,8 @@ pub(super) struct Desk {
     pub kept_marks: Vec<Incarnation>,
     /// An operator wants this life to serve nothing.
     pub drained: Option<Incarnation>,
+    /// An operator wanted this life to end.
+    pub evicted: Option<Incarnation>,
 }
 
 impl Desk {
@@ -68,6 +80,7 @@ impl Desk {
             dropping: None,
             kept_marks: Vec::new(),
             drained: None,
+            evicted: None,
         }
     }
 
@@ -92,6 +105,12 @@ impl Desk {
     /// Whether an operator wants it to serve nothing.
     pub fn is_drained(&self) -> bool {
         self.drained.is_some() && self.drained == self.life()
+    }
+
+    /// Whether the life that plans count on is gone because an operator wanted it to end.
+    pub fn is_evicted(&self) -> bool {
+        let counted = self.standing.life();
+        counted.is_some() && counted <= self.evicted && counted != self.life()
     }
 
     /// Whether what it serves is to go elsewhere.

@@ -7,7 +7,8 @@
 //!   ▼
 //! planner: members + partitions + what the predecessor left ──▶ decisions
 //!   │                                                             │
-//!   │ silent sessions: compare-and-set to `evicted`               ▼
+//!   │ silent sessions: compare-and-set to `evicted`,              ▼
+//!   │ those that an operator wants to end: to `revoked`           │
 //!   └──────────────────────────────────────────── assignments/<worker>, plan: compare-and-set,
 //!                                                 until each landed or a higher term is met
 //! ```
@@ -276,6 +277,10 @@ impl Leader {
                 if let Some(overrides) = self.clerk.overrides() {
                     planner.override_by(now, overrides);
                 }
+                if let Some(evictions) = self.clerk.evictions() {
+                    planner.evict(&evictions);
+                    self.reaper.evict(evictions);
+                }
                 let sight = planner.has_begun().then_some(&**planner as &dyn Sight);
                 if self.clerk.step(sight, out).rebalance {
                     planner.rebalance(now);
@@ -331,8 +336,10 @@ impl Leader {
                 out.ask(Purpose::RecoverPlan, StoreOp::Read(Key::Plan), self.timeout);
             }
         }
-        let (Some(found), Some(plan), Some(list), Some(overrides)) =
-            (&assignments, &plan, partitions, self.clerk.overrides())
+        let (Some(found), Some(plan), Some(list)) = (&assignments, &plan, partitions) else {
+            return None;
+        };
+        let (Some(overrides), Some(evictions)) = (self.clerk.overrides(), self.clerk.evictions())
         else {
             return None;
         };
@@ -377,6 +384,7 @@ impl Leader {
         );
         planner.set_capacity(self.capacity);
         planner.override_by(now, overrides);
+        planner.evict(&evictions);
         planner.partitions(now, list.clone());
         self.sessions_changed = true;
         self.stage = Stage::Planning {

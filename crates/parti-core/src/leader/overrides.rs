@@ -12,11 +12,13 @@ use std::sync::Arc;
 use super::crew::Standing;
 use super::planner::{Dropped, Phase, Planner};
 use super::requests::Sight;
+use super::sessions::Evictions;
 use super::slots::{Reason, Seat, Slot};
 use crate::ids::{Incarnation, PartitionId, Version, WorkerId};
 use crate::partition::Partition;
 use crate::record::{EventKind, OverridesRecord};
 use crate::time::Time;
+use crate::worker::Cause;
 
 impl Planner {
     /// What operators decided, as it is now.
@@ -25,6 +27,15 @@ impl Planner {
             self.overrides = overrides;
             self.heeded = false;
             self.news = Some(now);
+        }
+    }
+
+    /// Lives that operators want to end, or have ended: what such a life served is not its
+    /// successor's.
+    pub fn evict(&mut self, evictions: &Evictions) {
+        for (worker, eviction) in evictions {
+            let seat = self.crew.seat(worker);
+            self.crew[seat].evicted = Some(eviction.life);
         }
     }
 
@@ -37,6 +48,7 @@ impl Planner {
     pub fn rebalance(&mut self, now: Time) {
         self.due.full = true;
         self.reason = "an operator asked for it".into();
+        self.cause = Cause::Operator;
         self.news = Some(now);
     }
 
@@ -55,6 +67,9 @@ impl Planner {
             }
             // Who serves again gets its share with the next window.
             desk.owed = was && desk.is_staying();
+            let does = if was { "serves again" } else { "is drained" };
+            self.reason = format!("{} {does}", desk.id);
+            self.cause = Cause::Operator;
             self.due.relieve = true;
             self.due.balance = true;
             self.touched = true;
@@ -191,6 +206,7 @@ impl Planner {
                 version: self.coming(),
             });
             self.reason = "pinned by an operator".into();
+            self.cause = Cause::Operator;
             self.history(
                 EventKind::Request,
                 format!("pinned by an operator: {moves} moves begun"),
@@ -207,6 +223,10 @@ impl Sight for Planner {
     fn life_of(&self, worker: &WorkerId) -> Option<Incarnation> {
         let desk = &self.crew[self.crew.find(worker)?];
         desk.life().filter(|_| desk.is_staying())
+    }
+
+    fn present_life(&self, worker: &WorkerId) -> Option<Incarnation> {
+        self.crew[self.crew.find(worker)?].life()
     }
 
     fn is_over(&self, worker: &WorkerId, life: Incarnation) -> bool {

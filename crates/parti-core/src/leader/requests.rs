@@ -9,6 +9,8 @@ pub trait Sight {
     fn lists(&self, partition: &PartitionId) -> bool;
     /// The life of a worker that is there and means to stay.
     fn life_of(&self, worker: &WorkerId) -> Option<Incarnation>;
+    /// The life of a worker that is there, whether or not it means to stay.
+    fn present_life(&self, worker: &WorkerId) -> Option<Incarnation>;
     /// Whether this life is over, for certain.
     fn is_over(&self, worker: &WorkerId, life: Incarnation) -> bool;
     /// Those who are there and mean to stay.
@@ -52,6 +54,18 @@ pub fn enter(
             overrides.drain(worker, life);
         }
         Request::Undrain { worker } => overrides.undrain(worker),
+        // It names its life, so nothing has to be entered: carrying it out twice is carrying it out
+        // once.
+        Request::Evict {
+            worker,
+            incarnation,
+            ..
+        } => {
+            let there = sight.present_life(worker) == Some(*incarnation);
+            if !there && !sight.is_over(worker, *incarnation) {
+                return Err(format!("there is no such life of {worker} in the group"));
+            }
+        }
         Request::Move { partition, worker } | Request::Pin { partition, worker } => {
             listed(partition)?;
             let life = here(worker)?;
@@ -93,6 +107,17 @@ pub fn outcome(
             Some(life) => done(sight.holds_nothing(worker, life)),
             None => refused(format!("{worker} is gone, or was undrained meanwhile")),
         },
+        Request::Evict {
+            worker,
+            incarnation,
+            ..
+        } => {
+            let over = sight.is_over(worker, *incarnation) || crate::planted!(EvictDoneTooSoon);
+            if !over && sight.present_life(worker) != Some(*incarnation) {
+                return refused(format!("{worker} is not known any more"));
+            }
+            done(over)
+        }
         Request::Pause { partition } => {
             if overrides.pauses(partition) {
                 done(sight.is_free(partition) || !sight.lists(partition))
@@ -145,8 +170,11 @@ mod tests {
             let mut staying = self.staying().into_iter();
             staying.find(|(id, _)| id == worker).map(|(_, life)| life)
         }
-        fn is_over(&self, worker: &WorkerId, _: Incarnation) -> bool {
-            self.gone.contains(worker)
+        fn present_life(&self, worker: &WorkerId) -> Option<Incarnation> {
+            self.life_of(worker)
+        }
+        fn is_over(&self, worker: &WorkerId, life: Incarnation) -> bool {
+            self.gone.contains(worker) && life == Incarnation(7)
         }
         fn staying(&self) -> Vec<(WorkerId, Incarnation)> {
             let all = ["a", "b"].map(WorkerId::new).into_iter();
@@ -245,6 +273,24 @@ mod tests {
         let mut forgotten = overrides;
         forgotten.forget_lives(|id, life| group.is_over(id, life));
         assert_eq!(forgotten, OverridesRecord::default());
+    }
+
+    #[test]
+    fn an_eviction_is_done_when_that_life_is_over() {
+        let evict = |life| Request::Evict {
+            worker: worker("a"),
+            incarnation: Incarnation(life),
+            stay_away: false,
+        };
+        let mut group = Group::default();
+        let overrides = entered(&[evict(7)], &group);
+        assert_eq!(overrides, OverridesRecord::default(), "nothing stays");
+        assert_eq!(outcome(&evict(7), &overrides, &group), None);
+        let mut next = overrides.clone();
+        enter(&evict(9), &mut next, &group).expect_err("no such life yet");
+        group.gone.push(worker("a"));
+        assert_eq!(outcome(&evict(7), &overrides, &group), Some(Outcome::Done));
+        entered(&[evict(7)], &group);
     }
 
     #[test]

@@ -264,7 +264,9 @@ impl Body for OverridesRecord {
 impl Body for RequestRecord {
     fn check(&self) -> Result<(), String> {
         match &self.request {
-            Request::Drain { worker: id } | Request::Undrain { worker: id } => worker(id),
+            Request::Drain { worker: id }
+            | Request::Undrain { worker: id }
+            | Request::Evict { worker: id, .. } => worker(id),
             Request::Move {
                 partition,
                 worker: id,

@@ -144,6 +144,20 @@ impl<I: Invariant> Bench<I> {
         self.write(proc, key, Some(Record::Request(Arc::new(record))))
     }
 
+    /// An operator of a group without a leader changes the overrides.
+    pub fn decide(&mut self, change: impl FnOnce(&mut OverridesRecord)) -> Revision {
+        self.revision += 1;
+        let mut record = self.facts.overrides().cloned().unwrap_or_default();
+        change(&mut record);
+        let revision = Revision(self.revision);
+        let decided = self.see(Seen::Decided {
+            revision,
+            record: &Arc::new(record),
+        });
+        decided.expect("a wish breaks nothing");
+        revision
+    }
+
     /// The overrides change.
     pub fn overrides(&mut self, proc: Proc, change: impl FnOnce(&mut OverridesRecord)) {
         let mut record = self.facts.overrides().cloned().unwrap_or_default();

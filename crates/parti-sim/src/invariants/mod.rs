@@ -14,6 +14,7 @@ mod commit_by_owner;
 mod drain_empties;
 mod drained;
 mod epochs_grow;
+mod evict_ends;
 mod exact_start;
 mod fewest_moves;
 mod full_cover;
@@ -141,6 +142,7 @@ pub fn all() -> Vec<Box<dyn Invariant + Send>> {
         Box::new(pause_rests::PauseRests::default()),
         Box::new(drain_empties::DrainEmpties::default()),
         Box::new(pin_stays::PinStays::default()),
+        Box::new(evict_ends::EvictEnds::default()),
         Box::new(requests_answered::RequestsAnswered),
         Box::new(full_cover::FullCover),
         Box::new(balance::Balance),

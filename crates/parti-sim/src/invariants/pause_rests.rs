@@ -1,10 +1,15 @@
 //! A paused partition rests: once its pause is done, nobody begins a message of it before somebody
 //! asks to resume it.
+//!
+//! With a leader, a pause is done when its request says so. Without one, when every session that is
+//! not over says that it heeds the overrides that paused it.
 
 use std::collections::BTreeSet;
 
-use parti_core::ids::PartitionId;
-use parti_core::record::{Outcome, Record, Request};
+use parti_core::config::Coordination;
+use parti_core::ids::{PartitionId, Revision};
+use parti_core::key::Key;
+use parti_core::record::{Outcome, OverridesRecord, Record, Request};
 use parti_core::worker::Action;
 
 use super::{Invariant, Verdict};
@@ -23,6 +28,17 @@ impl Invariant for PauseRests {
 
     fn see(&mut self, facts: &Facts, seen: &Seen<'_>) -> Verdict {
         match seen {
+            Seen::Decided { record, .. } => {
+                self.paused.retain(|partition| record.pauses(partition));
+            }
+            Seen::Wrote {
+                key: Key::Worker(_),
+                ..
+            } if facts.setup.config.coordination == Coordination::Leaderless => {
+                if let Some((_, overrides)) = heeded_by_all(facts) {
+                    self.paused.extend(overrides.paused.iter().cloned());
+                }
+            }
             Seen::Asked { record, .. } => {
                 if let Request::Resume { partition } = &record.request {
                     self.paused.remove(partition);
@@ -55,6 +71,16 @@ impl Invariant for PauseRests {
     }
 }
 
+/// The overrides of a group without a leader, once everybody goes by them.
+pub(super) fn heeded_by_all(facts: &Facts) -> Option<(Revision, &OverridesRecord)> {
+    let revision = facts.records.get(&Key::Overrides)?.revision;
+    let heeds = facts.records.values().all(|stored| match &stored.record {
+        Record::Worker(record) => record.status.is_over() || record.heeds >= revision,
+        _ => true,
+    });
+    Some((revision, facts.overrides()?)).filter(|_| heeds)
+}
+
 /// Whether somebody asked to go on with it, and may get that at any time.
 fn resumed(facts: &Facts, partition: &PartitionId) -> bool {
     facts.records.values().any(|stored| {
@@ -67,7 +93,28 @@ fn resumed(facts: &Facts, partition: &PartitionId) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::invariants::bench::Bench;
+    use crate::invariants::bench::{Bench, plain_setup};
+
+    #[test]
+    fn without_a_leader_a_pause_is_done_when_all_heed_it() {
+        let mut setup = plain_setup();
+        setup.config.coordination = Coordination::Leaderless;
+        let mut bench = Bench::with(PauseRests::default(), setup);
+        bench.start(2);
+        bench.publish("p00", &[0, 1, 2]);
+        let (a, b) = (bench.claim(0, "worker-0"), bench.claim(1, "worker-1"));
+        let paused = bench.decide(|overrides| overrides.pause(&PartitionId::new("p00")));
+        bench
+            .session(0, &a, |record| record.heeds = paused)
+            .expect("one of two");
+        bench.handle(0, "p00", 0).expect("not done yet");
+        bench
+            .session(1, &b, |record| record.heeds = paused)
+            .expect("all");
+        assert!(bench.handle(0, "p00", 1).is_err());
+        bench.decide(|overrides| overrides.resume(&PartitionId::new("p00")));
+        bench.handle(0, "p00", 2).expect("it was resumed");
+    }
 
     #[test]
     fn who_handles_a_paused_partition_is_caught() {

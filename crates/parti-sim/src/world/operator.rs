@@ -7,10 +7,12 @@ use parti_core::config::Coordination;
 use parti_core::ids::{Nonce, PartitionId, WorkerId};
 use parti_core::io::{Expect, Write};
 use parti_core::key::Key;
-use parti_core::record::{Outcome, OverridesRecord, Pinned, Record, Request, RequestRecord};
+use parti_core::record::{
+    Outcome, OverridesRecord, Pinned, Record, Request, RequestRecord, SessionStatus, WorkerRecord,
+};
 
 use super::World;
-use crate::facts::Seen;
+use crate::facts::{Proc, Seen};
 use crate::fault::Wish;
 
 impl World {
@@ -19,6 +21,12 @@ impl World {
         let index = partition % self.setup.partitions.len();
         let partition = self.setup.partitions[index].id.clone();
         let running = self.running_on(machine);
+        if let Wish::Evict | Wish::Dismiss = wish {
+            if let Some(proc) = running {
+                self.evict(proc, wish == Wish::Dismiss);
+            }
+            return;
+        }
         let id = running.and_then(|proc| self.procs[proc].worker.as_ref()?.id().cloned());
         if self.setup.config.coordination == Coordination::Leaderless {
             self.decide(wish, id.as_ref(), &partition);
@@ -34,8 +42,67 @@ impl World {
             Wish::Pause => Request::Pause { partition },
             Wish::Resume => Request::Resume { partition },
             Wish::Rebalance => Request::Rebalance,
+            Wish::Evict | Wish::Dismiss => return,
         };
         self.write_request(request);
+    }
+
+    /// Ends the life of a process, as far as it has one. Without a leader, by the operator's own
+    /// write.
+    fn evict(&mut self, proc: Proc, stay_away: bool) {
+        let session = self.jury.facts.procs[proc].session();
+        let Some(session) = session.filter(|session| session.over.is_none()) else {
+            return;
+        };
+        let (worker, incarnation) = (session.id.clone(), session.incarnation);
+        if self.setup.config.coordination != Coordination::Leaderless {
+            self.write_request(Request::Evict {
+                worker,
+                incarnation,
+                stay_away,
+            });
+            return;
+        }
+        let key = Key::Worker(worker.clone());
+        let Some(found) = self.store.read(&key) else {
+            return;
+        };
+        let Record::Worker(before) = &found.record else {
+            return;
+        };
+        let is_open = matches!(before.status, SessionStatus::Live | SessionStatus::Leaving);
+        if !is_open || before.incarnation_at(found.revision) != incarnation {
+            return;
+        }
+        self.requests += 1;
+        let record = Arc::new(WorkerRecord {
+            incarnation: Some(incarnation),
+            status: if stay_away {
+                SessionStatus::Dismissed
+            } else {
+                SessionStatus::Revoked
+            },
+            nonce: Nonce(self.requests),
+            ..(**before).clone()
+        });
+        self.store.apply_one(&Write {
+            key: key.clone(),
+            expect: Expect::At(found.revision),
+            value: Some(Record::Worker(record.clone())),
+        });
+        for accepted in self.store.drain_log() {
+            let revision = accepted.revision;
+            self.trace.say(self.now, || {
+                format!("store: an operator revoked {worker} @{revision} {record:?}")
+            });
+            let seen = Seen::Revoked {
+                id: &worker,
+                revision,
+                record: &record,
+            };
+            self.jury.see(self.now, seen);
+        }
+        self.tell_watchers(&key);
     }
 
     /// Without a leader, an operator writes the overrides by himself.

@@ -1,6 +1,6 @@
 //! One partition.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use parti_core::ids::{Epoch, Incarnation, Offset, PartitionId, WorkerId};
 use parti_core::key::Key;
@@ -160,10 +160,10 @@ pub(super) fn partitions(records: &Records) -> Vec<PartitionView> {
             known(id, &|view| view.unserved = Some(why.clone()));
         }
     }
-    let paused: BTreeSet<PartitionId> = records.paused().into_iter().collect();
+    let paused = records.paused();
     let mut views: Vec<PartitionView> = views.into_values().collect();
     for view in &mut views {
-        view.paused = paused.contains(&view.id);
+        view.paused = paused.binary_search(&view.id).is_ok();
     }
     sort(&mut views);
     views

@@ -154,7 +154,7 @@ impl Checkpoints {
             let known = Known {
                 found: found.get(&key).copied().cloned(),
                 assigned: assigned(&wanted.partition),
-                paused: paused.contains(&wanted.partition),
+                paused: paused.binary_search(&wanted.partition).is_ok(),
             };
             known.change(wanted, rules, &self.records)
         };
@@ -214,7 +214,8 @@ impl Checkpoints {
                         open.push(Try::new(one.place, change, one.tries + 1)?);
                     } else {
                         return Err(Error::Unfinished(format!(
-                            "partition {} is written by others all the time; stop its owner",
+                            "partition {} is written by others all the time; stop its owner, or \
+                             pause it",
                             change.partition
                         )));
                     }

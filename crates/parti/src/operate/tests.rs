@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use parti_core::ids::{Epoch, Incarnation, Offset};
 use parti_core::key::{Key, Prefix};
-use parti_core::record::{Outcome, Record, Request, SessionStatus};
+use parti_core::record::{Record, SessionStatus};
 
 use super::*;
 use crate::inspect::tests::{Desk, partition, worker};
@@ -70,10 +70,8 @@ async fn what_is_served_is_left_alone_unless_paused_or_forced() {
     );
 
     desk.owned("0", Some(("worker-0", life)), Some(9)).await;
-    let pause = Request::Pause {
-        partition: partition("0"),
-    };
-    desk.asked("r", pause, 1, Outcome::Accepted).await;
+    desk.decide(|overrides| overrides.pause(&partition("0")))
+        .await;
     let paused = change(&desk, "0", 20, Rules::default()).await;
     assert_eq!(paused.verdict, Verdict::Change);
 
@@ -146,18 +144,22 @@ async fn a_silent_group_is_deleted_with_everything() {
         desk.owned(&id, Some(("worker-0", life)), None).await;
     }
     desk.told("worker-0", life, &["0"], &[]).await;
+    desk.decide(|overrides| overrides.pause(&partition("0")))
+        .await;
     let deleted = delete_group(&desk.store, SILENCE).await.expect("deleted");
     let expected = Deleted {
         ended: 1,
         workers: 2,
         partitions: 2_500,
-        others: 2,
+        others: 3,
     };
     assert_eq!(deleted, expected);
     for prefix in Prefix::ALL {
         assert_eq!(desk.store.list(prefix).await, Ok(vec![]), "{prefix}");
     }
-    assert_eq!(desk.store.read(&Key::Group).await, Ok(None));
+    for key in [Key::Group, Key::Overrides] {
+        assert_eq!(desk.store.read(&key).await, Ok(None), "{key}");
+    }
     let again = delete_group(&desk.store, SILENCE).await;
     assert_eq!(again, Err(Error::NoGroup("g".into())));
 }

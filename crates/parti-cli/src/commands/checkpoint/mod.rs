@@ -214,8 +214,8 @@ async fn refusal(
     Ok(Some(match &first.verdict {
         Verdict::Unknown => unknown(partition, &places::group(store).await?),
         Verdict::Served => Failure::refused(format!(
-            "partition {partition} is being served by {}; stop its worker, or give --force to \
-             fence it; {done}{more}",
+            "partition {partition} is being served by {}; pause it or stop its worker, or give \
+             --force to fence it; {done}{more}",
             or_dash(first.served_by.as_ref())
         )),
         Verdict::Back => Failure::refused(format!(

@@ -106,6 +106,10 @@ impl Worker {
             }
             session::Outcome::Missed => self.heartbeats.1 += 1,
             session::Outcome::Lost => self.session_lost(),
+            session::Outcome::Dismissed => {
+                self.session_lost();
+                return Err(Fatal::Dismissed);
+            }
             session::Outcome::Gone => self.end(Ok(())),
             session::Outcome::Failed(fatal) => return Err(fatal),
         }
