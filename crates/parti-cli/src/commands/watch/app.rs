@@ -115,6 +115,8 @@ pub struct App {
     pub rates: Rates,
     /// Workers as they are shown.
     pub workers: Vec<WorkerRow>,
+    /// How many partitions are how.
+    pub standings: [usize; 6],
     /// Partitions as they are shown, by their place in the group.
     pub order: Vec<usize>,
     /// What keys are about.
@@ -153,6 +155,7 @@ impl App {
             marks: Marks::default(),
             rates: Rates::default(),
             workers: Vec::new(),
+            standings: [0; 6],
             order: Vec::new(),
             pane: Pane::default(),
             worker_sort: WorkerSort::default(),
@@ -235,6 +238,7 @@ impl App {
         let mut ids: Vec<&WorkerId> = self.group.workers.iter().map(|own| &own.id).collect();
         ids.sort_by_cached_key(|id| list::natural(id.as_str()));
         self.marks.see(ids);
+        self.standings = list::standings(&self.group.partitions);
         self.arrange();
     }
 

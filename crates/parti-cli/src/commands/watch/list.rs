@@ -34,6 +34,8 @@ pub struct WorkerRow {
     pub status: SessionStatus,
     /// Whether that is as it should be.
     pub health: Health,
+    /// Whether it should have said something by now.
+    pub silent: bool,
     /// How old its last beat is, if that is known.
     pub silent_ms: Option<u64>,
     /// How many partitions it owns.
@@ -208,7 +210,7 @@ pub fn workers(app: &App) -> Vec<WorkerRow> {
     let mut rows: Vec<WorkerRow> = workers
         .map(|worker| {
             let silent_ms = worker.silent_ms(app.now_ms);
-            let old = view::is_silent(worker, app.now_ms);
+            let silent = view::is_silent(worker, app.now_ms);
             let (lag, done) = sums.get(&worker.id).copied().unwrap_or_default();
             WorkerRow {
                 id: worker.id.clone(),
@@ -216,15 +218,17 @@ pub fn workers(app: &App) -> Vec<WorkerRow> {
                 leader: worker.leader,
                 status: worker.status,
                 health: match worker.status {
-                    SessionStatus::Live if !old && worker.degraded.is_none() => Health::Good,
+                    SessionStatus::Live if !silent && worker.degraded.is_none() => Health::Good,
                     SessionStatus::Live | SessionStatus::Leaving => Health::Odd,
                     _ => Health::Bad,
                 },
+                silent,
                 silent_ms,
                 owns: worker.owns,
                 lag,
                 done,
-                note: view::note(worker, old),
+                // That it is silent is its status.
+                note: view::note(worker, false),
             }
         })
         .collect();
@@ -247,6 +251,15 @@ fn sum<T: Copy>(before: Option<T>, more: Option<T>, add: impl Fn(T, T) -> T) -> 
         (Some(before), Some(more)) => Some(add(before, more)),
         (known, None) | (None, known) => known,
     }
+}
+
+/// How many partitions are how, by [`Standing`].
+pub fn standings(partitions: &[PartitionView]) -> [usize; 6] {
+    let mut counts = [0; 6];
+    for partition in partitions {
+        counts[Standing::of(partition) as usize] += 1;
+    }
+    counts
 }
 
 /// Places of the partitions that are to be shown, in order.

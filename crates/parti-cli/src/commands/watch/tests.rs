@@ -116,6 +116,9 @@ fn busy(workers: usize, partitions: usize) -> Group {
     if let Some(silent) = silent {
         silent.renewed_ms = Some(NOW - 31_000);
     }
+    if let Some(second) = group.workers.get_mut(1) {
+        second.serve = Some(second.owns + 1);
+    }
     if let Some(plan) = &mut group.plan {
         plan.state = PlanState::Rebalancing;
     }
@@ -211,10 +214,11 @@ fn everything_that_matters_is_on_a_small_screen() {
     shows(&lines, "rebalancing for 44s: worker-1 joined");
     shows(
         &lines,
-        "3 workers · 40 partitions · 1 owner gone · 1 free · 1 moving · 1 paused",
+        "3 workers · 40 partitions · lag 7,995 · in 100/s · 1 moving",
     );
+    shows(&lines, "40  by id  ! 1 owner gone  · 1 free  = 1 paused");
     shows(&lines, "A* worker-0");
-    shows(&lines, "silent: gone");
+    shows(&lines, "C  worker-2  silent     33s");
     shows(&lines, "ABCAB!A=·A BCABCABCAB");
     shows(&lines, "3          A worker-0 → B worker-1  ready");
     shows(&lines, "q quit  ? help");
@@ -234,7 +238,7 @@ fn a_large_group_fits_both_sizes() {
         // The end of everything can be reached.
         app.update(NOW, Input::Key(Key::End));
         let workers = lines(&mut app, width, height);
-        shows(&workers, ">% worker-63");
+        shows(&workers, ">%  worker-63");
         app.update(NOW, Input::Key(Key::Tab));
         app.update(NOW, Input::Key(Key::End));
         let partitions = lines(&mut app, width, height);
@@ -251,7 +255,7 @@ fn a_wide_screen_has_workers_and_map_side_by_side() {
     let both = |line: &String| line.contains("Workers") && line.contains("Partitions");
     assert!(lines.iter().any(both));
     shows(&lines, "lag ≤ 3,");
-    shows(&lines, "██████████");
+    shows(&lines, "██████");
     shows(&lines, "told to serve");
 }
 

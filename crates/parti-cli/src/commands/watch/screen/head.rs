@@ -86,23 +86,6 @@ fn totals(app: &App) -> Vec<String> {
         count(there.count(), "worker"),
         count(group.partitions.len(), "partition"),
     ];
-    let standings = group.partitions.iter().map(Standing::of);
-    let mut counts = [0_usize; 6];
-    for standing in standings {
-        counts[standing as usize] += 1;
-    }
-    for standing in [
-        Standing::Orphaned,
-        Standing::Free,
-        Standing::Moving,
-        Standing::Paused,
-        Standing::Unserved,
-    ] {
-        let number = counts[standing as usize];
-        if number > 0 {
-            all.push(format!("{number} {}", standing.name()));
-        }
-    }
     if let Some(lag) = group.lag() {
         let most = app.offsets == Some(Offsets::Shared);
         all.push(format!(
@@ -117,6 +100,10 @@ fn totals(app: &App) -> Vec<String> {
     let done = group.partitions.iter().filter_map(|own| app.done(&own.id));
     if let Some(done) = done.reduce(|a, b| a + b) {
         all.push(format!("done {}/s", rate(Some(done))));
+    }
+    match app.standings[Standing::Moving as usize] {
+        0 => {}
+        number => all.push(format!("{number} moving")),
     }
     if app.source_trouble.is_some() {
         all.push("the source does not answer".to_owned());

@@ -81,14 +81,10 @@ fn says(app: &App, from: usize, until: usize) -> Vec<String> {
     if !app.find[1].is_empty() {
         says.push(format!("with {:?}", app.find[1]));
     }
-    let odd = |standing: Standing| {
-        let any = app.group.partitions.iter();
-        let mut any = any.filter(|own| Standing::of(own) == standing);
-        any.next().is_some()
-    };
     for (standing, letter) in SIGNS {
-        if odd(standing) {
-            says.push(format!("{letter} {}", standing.name()));
+        match app.standings[standing as usize] {
+            0 => {}
+            number => says.push(format!("{letter} {number} {}", standing.name())),
         }
     }
     says
@@ -146,7 +142,7 @@ mod tests {
     #[test]
     fn a_map_fills_its_width_in_tens() {
         assert_eq!(size(Rect::new(0, 0, 80, 10)), (60, 9));
-        assert_eq!(size(Rect::new(0, 0, 84, 1)), (60, 1));
-        assert_eq!(size(Rect::new(0, 0, 85, 2)), (70, 1));
+        assert_eq!(size(Rect::new(0, 0, 83, 1)), (60, 1));
+        assert_eq!(size(Rect::new(0, 0, 84, 2)), (70, 1));
     }
 }

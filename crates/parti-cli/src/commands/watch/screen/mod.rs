@@ -84,7 +84,7 @@ fn places(area: Rect, app: &App) -> Places {
     let above = body.height - moving_rows;
     let moving = part(body, above, moving_rows);
     let (workers, map) = if area.width >= WIDE {
-        let left = area.width * 9 / 20;
+        let left = area.width / 2;
         let whole = part(body, 0, above);
         let workers = Rect {
             width: left,

@@ -97,7 +97,7 @@ pub fn title(
     let width = usize::from(area.width);
     let name = format!(" {name} ");
     let room = width.saturating_sub(name.len() + 5);
-    let says = items(says, " · ", room);
+    let says = items(says, "  ", room);
     let mut spans = vec![
         Span::styled(if focus { "▶─" } else { "──" }, paint.faint()),
         Span::styled(
@@ -147,8 +147,8 @@ pub fn clip(text: &str, width: usize) -> String {
         return String::new();
     }
     let kept: String = text.chars().take(width - 1).collect();
-    let after_next = text.chars().nth(width - 1);
-    let whole = after_next.is_some_and(char::is_whitespace);
+    let next = text.chars().nth(width - 1);
+    let whole = next.is_some_and(|next| next.is_whitespace() || [',', ';'].contains(&next));
     let kept = match kept.rfind(' ') {
         Some(end) if !whole && end > 0 => kept[..end].trim_end_matches([',', ';', ' ']),
         _ => kept.trim_end(),

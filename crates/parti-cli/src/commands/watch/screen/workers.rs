@@ -13,8 +13,8 @@ use crate::show::age;
 /// The longest id that is shown whole.
 const LONGEST_ID: usize = 24;
 /// From this width on there is a bar for the load.
-const WITH_BAR: u16 = 66;
-const BAR: usize = 10;
+const WITH_BAR: u16 = 76;
+const BAR: usize = 6;
 
 /// Draws it.
 pub fn draw(buffer: &mut Buffer, area: Rect, app: &App, paint: Paint) {
@@ -103,6 +103,7 @@ pub fn first(chosen: usize, count: usize, rows: usize) -> usize {
 
 fn status(worker: &WorkerRow) -> &'static str {
     match worker.status {
+        SessionStatus::Live if worker.silent => "silent",
         SessionStatus::Live => "live",
         SessionStatus::Leaving => "leaving",
         SessionStatus::Goodbye => "left",
