@@ -9,6 +9,7 @@ use parti_core::ids::{Offset, PartitionId};
 use rusqlite::{Connection, params};
 use tokio::sync::oneshot;
 
+use super::block::{self, Filling};
 use super::rows::{self, MAX_OFFSET, Part};
 use super::{LogError, NewRecord, TopicSettings, retention};
 use crate::clock::{Clock, SystemClock};
@@ -35,7 +36,7 @@ impl Job {
     fn bytes(&self) -> u64 {
         self.records
             .iter()
-            .map(|(_, record)| rows::size(record))
+            .map(|(_, record)| block::size(record))
             .sum()
     }
 }
@@ -103,13 +104,14 @@ fn run(mut database: Database, settings: &TopicSettings, queue: &Receiver<Job>, 
         }
         let now_ms = SystemClock.wall_ms();
         let done = database.write(|connection| {
-            let mut parts = BTreeMap::new();
+            let mut tails = BTreeMap::new();
             let placed = jobs
                 .iter()
-                .map(|job| place(connection, &mut parts, job, now_ms))
+                .map(|job| place(connection, &mut tails, job, now_ms))
                 .collect::<rusqlite::Result<Vec<_>>>()?;
-            for (number, part) in parts {
-                rows::save_part(connection, number, part)?;
+            for (number, mut tail) in tails {
+                tail.write(connection, number)?;
+                rows::save_part(connection, number, tail.part)?;
             }
             Ok(placed)
         });
@@ -134,32 +136,75 @@ fn run(mut database: Database, settings: &TopicSettings, queue: &Receiver<Job>, 
     }
 }
 
+/// A partition's end, and what is about to lie there.
+struct Tail {
+    part: Part,
+    block: Filling,
+}
+
+impl Tail {
+    fn of(connection: &Connection, number: u32) -> rusqlite::Result<Option<Self>> {
+        let part = rows::part(connection, number)?;
+        Ok(part.map(|part| Self {
+            part,
+            block: Filling::default(),
+        }))
+    }
+
+    /// Puts a message at the end; says its offset.
+    fn push(
+        &mut self,
+        connection: &Connection,
+        number: u32,
+        record: &NewRecord,
+    ) -> rusqlite::Result<u64> {
+        let offset = self.part.next;
+        self.block.push(record);
+        self.part.next += 1;
+        self.part.bytes += block::size(record);
+        if self.block.is_full() {
+            self.write(connection, number)?;
+        }
+        Ok(offset)
+    }
+
+    /// Writes what was not written.
+    fn write(&mut self, connection: &Connection, number: u32) -> rusqlite::Result<()> {
+        if !self.block.is_empty() {
+            let last = rows::row(number, self.part.next - 1);
+            rows::insert(connection, last, self.part.last_ms, &self.block)?;
+            self.block.clear();
+        }
+        Ok(())
+    }
+}
+
 /// Appends one job's messages. What is refused here is refused whole.
 fn place(
     connection: &Connection,
-    parts: &mut BTreeMap<u32, Part>,
+    tails: &mut BTreeMap<u32, Tail>,
     job: &Job,
     now_ms: u64,
 ) -> rusqlite::Result<Placed> {
-    let mut next: BTreeMap<u32, u64> = BTreeMap::new();
+    let mut more: BTreeMap<u32, u64> = BTreeMap::new();
     for (number, _) in &job.records {
-        if !parts.contains_key(number) {
-            let Some(part) = rows::part(connection, *number)? else {
+        *more.entry(*number).or_default() += 1;
+    }
+    for (number, more) in &more {
+        if !tails.contains_key(number) {
+            let Some(mut tail) = Tail::of(connection, *number)? else {
                 let why = format!("the topic's partition {number} is missing");
                 return Ok(Err(LogError::Corrupt(why)));
             };
-            parts.insert(*number, part);
+            // Times never go back within a partition, so that they can be searched.
+            tail.part.last_ms = tail.part.last_ms.max(now_ms);
+            tails.insert(*number, tail);
         }
-        *next.entry(*number).or_default() += 1;
-    }
-    let full = next.iter().find(|(number, more)| {
-        parts
-            .get(number)
-            .is_some_and(|part| part.next + *more >= MAX_OFFSET)
-    });
-    if let Some((number, _)) = full {
-        let why = format!("partition {number} has no offsets left");
-        return Ok(Err(LogError::Rejected(why)));
+        let next = tails.get(number).map_or(0, |tail| tail.part.next);
+        if next + more >= MAX_OFFSET {
+            let why = format!("partition {number} has no offsets left");
+            return Ok(Err(LogError::Rejected(why)));
+        }
     }
     if let Some((partition, offset)) = &job.origin {
         let new = connection
@@ -169,25 +214,11 @@ fn place(
             return Ok(Ok(Vec::new()));
         }
     }
-    let mut statement = rows::inserting(connection)?;
     let mut placed = Vec::with_capacity(job.records.len());
-    let mut buffer = Vec::new();
     for (number, record) in &job.records {
-        let Some(part) = parts.get_mut(number) else {
-            continue;
-        };
-        // Times never go back within a partition, so that they can be searched.
-        part.last_ms = part.last_ms.max(now_ms);
-        rows::insert(
-            &mut statement,
-            rows::row(*number, part.next),
-            part.last_ms,
-            record,
-            &mut buffer,
-        )?;
-        placed.push((*number, part.next));
-        part.next += 1;
-        part.bytes += rows::size(record);
+        if let Some(tail) = tails.get_mut(number) {
+            placed.push((*number, tail.push(connection, *number, record)?));
+        }
     }
     Ok(Ok(placed))
 }

@@ -11,11 +11,13 @@
 //! ```
 //!
 //! Several processes of one machine may append and read at once. What was acknowledged is on the
-//! disk: a crash at any moment leaves a readable log with all of it. Each message has a checksum.
+//! disk: a crash at any moment leaves a readable log with all of it. What was appended to a partition
+//! at once lies there as one block with one checksum.
 //! The number of partitions is recorded with the topic, and never changes: a key's messages would
 //! then be in two partitions.
 
 mod appender;
+mod block;
 mod error;
 mod retention;
 mod rows;

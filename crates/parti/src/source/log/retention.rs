@@ -1,18 +1,19 @@
 //! What is too old or too much is removed, oldest first.
 
+use std::ops::ControlFlow;
 use std::time::Duration;
 
 use rusqlite::{Connection, params};
 
 use super::TopicSettings;
-use super::rows::{self, Part, row, unsigned};
+use super::rows::{self, Part, row};
 use crate::sqlite::Database;
 
 /// How often an appender looks.
 pub(super) const EVERY: Duration = Duration::from_secs(10);
 
-/// A transaction removes up to so many messages, so that nobody waits long for the lock.
-const CHUNK: i64 = 5_000;
+/// A transaction removes up to so many blocks, so that nobody waits long for the lock.
+const CHUNK: usize = 1_000;
 
 /// Removes what no longer has to be kept. What fails is tried again the next time.
 pub(super) fn sweep(database: &mut Database, settings: &TopicSettings, now_ms: u64) {
@@ -40,6 +41,9 @@ pub(super) fn sweep(database: &mut Database, settings: &TopicSettings, now_ms: u
 }
 
 /// Removes the oldest messages of a partition, up to a chunk; says how many.
+///
+/// Messages go one by one: a block goes when its last message does, and until then its first ones
+/// are below the partition's first offset, where nobody reads.
 fn remove(
     connection: &Connection,
     settings: &TopicSettings,
@@ -51,26 +55,40 @@ fn remove(
         now_ms.saturating_sub(u64::try_from(age.as_millis()).unwrap_or(u64::MAX))
     });
     let most = settings.retention_bytes.unwrap_or(u64::MAX);
-    let mut statement = connection.prepare_cached(
-        "SELECT row, at_ms, length(payload) + length(headers) + coalesce(length(key), 0)
-         FROM messages WHERE row >= ?1 AND row < ?2 ORDER BY row LIMIT ?3",
-    )?;
-    let range = (row(number, part.first), row(number + 1, 0));
-    let mut found = statement.query(params![range.0, range.1, CHUNK])?;
-    let before = part.first;
-    while let Some(message) = found.next()? {
-        let too_old = unsigned(message, 1)? < oldest_ms;
-        if !too_old && part.bytes <= most {
-            break;
+    let (before, mut looked) = (part.first, 0);
+    let mut kept = row(number, part.first);
+    rows::blocks(connection, number, part.first, |block| {
+        let too_old = block.at_ms < oldest_ms;
+        looked += 1;
+        if (!too_old && part.bytes <= most) || looked > CHUNK {
+            return Ok(ControlFlow::Break(()));
         }
-        part.bytes = part.bytes.saturating_sub(unsigned(message, 2)?);
-        part.first = (message.get::<_, i64>(0)? - row(number, 0)).cast_unsigned() + 1;
-    }
-    drop(found);
+        // What a damaged block held cannot be told apart: it goes as a whole, or stays.
+        let mut messages = block.messages();
+        if let Some(messages) = &mut messages {
+            messages.skip_to(part.first);
+            while let Some(size) = (too_old || part.bytes > most)
+                .then(|| messages.skip())
+                .flatten()
+            {
+                part.bytes = part.bytes.saturating_sub(size);
+                part.first = messages.offset();
+            }
+        } else {
+            part.bytes = part.bytes.saturating_sub(block.bytes);
+            part.first = block.last() + 1;
+        }
+        if part.first > block.last() {
+            kept = row(number, part.first);
+            Ok(ControlFlow::Continue(()))
+        } else {
+            Ok(ControlFlow::Break(()))
+        }
+    })?;
     if part.first > before {
         connection
-            .prepare_cached("DELETE FROM messages WHERE row >= ?1 AND row < ?2")?
-            .execute(params![range.0, row(number, part.first)])?;
+            .prepare_cached("DELETE FROM blocks WHERE row >= ?1 AND row < ?2")?
+            .execute(params![row(number, 0), kept])?;
         rows::save_part(connection, number, part)?;
     }
     Ok(part.first - before)

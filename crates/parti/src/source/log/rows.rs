@@ -1,16 +1,15 @@
-//! A topic's tables, and what a message is in them.
+//! A topic's tables.
 //!
-//! A message's row is `partition << 40 | offset`: a partition's messages lie side by side, in
-//! order, and are found without an index.
+//! Messages lie in blocks, side by side and in order. A block's row is `partition << 40 | offset` of
+//! its last message: the first row from an offset's on holds that offset, found without an index.
 
+use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use bytes::{Bytes, BytesMut};
-use parti_core::ids::Offset;
-use rusqlite::{CachedStatement, Connection, OptionalExtension, Row, params};
-use xxhash_rust::xxh3::xxh3_64;
+use bytes::Bytes;
+use rusqlite::{Connection, OptionalExtension, Row, params};
 
-use super::NewRecord;
+use super::block::{self, Filling, Messages};
 use crate::source::Record;
 use crate::sqlite::Layout;
 
@@ -21,7 +20,7 @@ pub(super) const LAYOUT: Layout = Layout {
     what: "topic",
     // "PaLo"
     application_id: 0x5061_4c6f,
-    format: 1,
+    format: 2,
     schema: "
         CREATE TABLE topic (
             name TEXT NOT NULL, partitions INTEGER NOT NULL, identity INTEGER NOT NULL,
@@ -31,9 +30,9 @@ pub(super) const LAYOUT: Layout = Layout {
             number INTEGER PRIMARY KEY, first INTEGER NOT NULL, next INTEGER NOT NULL,
             bytes INTEGER NOT NULL, last_ms INTEGER NOT NULL
         );
-        CREATE TABLE messages (
-            row INTEGER PRIMARY KEY, at_ms INTEGER NOT NULL, key BLOB, headers BLOB NOT NULL,
-            payload BLOB NOT NULL, checksum INTEGER NOT NULL
+        CREATE TABLE blocks (
+            row INTEGER PRIMARY KEY, count INTEGER NOT NULL, at_ms INTEGER NOT NULL,
+            bytes INTEGER NOT NULL, checksum INTEGER NOT NULL, body BLOB NOT NULL
         );
         CREATE TABLE origins (
             partition TEXT NOT NULL, offset INTEGER NOT NULL, PRIMARY KEY (partition, offset)
@@ -101,100 +100,98 @@ pub(super) fn ends(connection: &Connection) -> rusqlite::Result<Vec<u64>> {
         .collect::<rusqlite::Result<Vec<u64>>>()
 }
 
-/// What a message takes of a partition's size: the bytes of its row's columns.
-pub(super) fn size(record: &NewRecord) -> u64 {
-    let header = |(name, value): &(String, Bytes)| 8 + name.len() + value.len();
-    let headers: usize = record.headers.iter().map(header).sum();
-    (record.key.as_ref().map_or(0, Bytes::len) + headers + record.payload.len()) as u64
-}
-
-/// Headers as bytes: each name and value after its length.
-fn encode(headers: &[(String, Bytes)]) -> Vec<u8> {
-    let mut bytes = Vec::new();
-    for (name, value) in headers {
-        for part in [name.as_bytes(), value] {
-            bytes.extend(u32::try_from(part.len()).unwrap_or(u32::MAX).to_be_bytes());
-            bytes.extend(part);
-        }
-    }
-    bytes
-}
-
-fn decode(mut bytes: &[u8]) -> Option<Vec<(String, Bytes)>> {
-    let mut take = || -> Option<Option<Bytes>> {
-        if bytes.is_empty() {
-            return Some(None);
-        }
-        let (length, rest) = bytes.split_first_chunk::<4>()?;
-        let length = usize::try_from(u32::from_be_bytes(*length)).ok()?;
-        let (part, rest) = rest.split_at_checked(length)?;
-        bytes = rest;
-        Some(Some(Bytes::copy_from_slice(part)))
-    };
-    let mut headers = Vec::new();
-    while let Some(name) = take()? {
-        headers.push((String::from_utf8(name.to_vec()).ok()?, take()??));
-    }
-    Some(headers)
-}
-
-/// The checksum of a message: one hash over its parts, each after its length. `buffer` is where
-/// they are put together, and kept from message to message.
-fn checksum(
-    buffer: &mut Vec<u8>,
-    row: i64,
-    at_ms: u64,
-    key: Option<&[u8]>,
-    headers: &[u8],
-    payload: &[u8],
-) -> i64 {
-    buffer.clear();
-    buffer.extend_from_slice(&row.to_be_bytes());
-    buffer.extend_from_slice(&at_ms.to_be_bytes());
-    for part in [key.unwrap_or_default(), headers, payload] {
-        buffer.extend_from_slice(&(part.len() as u64).to_be_bytes());
-        buffer.extend_from_slice(part);
-    }
-    buffer.push(u8::from(key.is_some()));
-    xxh3_64(buffer).cast_signed()
-}
-
-/// The statement that [`insert`] takes: prepared once for a whole batch.
-pub(super) fn inserting(connection: &Connection) -> rusqlite::Result<CachedStatement<'_>> {
-    connection.prepare_cached(
-        "INSERT INTO messages (row, at_ms, key, headers, payload, checksum)
-         VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
-    )
-}
-
+/// Writes a block whose last message is at this row.
 pub(super) fn insert(
-    statement: &mut CachedStatement<'_>,
+    connection: &Connection,
     row: i64,
     at_ms: u64,
-    record: &NewRecord,
-    buffer: &mut Vec<u8>,
+    block: &Filling,
 ) -> rusqlite::Result<()> {
-    let (key, headers) = (record.key.as_deref(), encode(&record.headers));
-    let checksum = checksum(buffer, row, at_ms, key, &headers, &record.payload);
-    let payload = record.payload.as_ref();
-    statement.execute(params![
-        row,
-        at_ms.cast_signed(),
-        key,
-        headers,
-        payload,
-        checksum
-    ])?;
+    connection
+        .prepare_cached(
+            "INSERT INTO blocks (row, count, at_ms, bytes, checksum, body)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
+        )?
+        .execute(params![
+            row,
+            block.count(),
+            at_ms.cast_signed(),
+            block.bytes().cast_signed(),
+            block::checksum(row, block.count(), at_ms, block.body()),
+            block.body()
+        ])?;
+    Ok(())
+}
+
+/// Whatever a reader of blocks wants to know of one before it looks inside.
+pub(super) struct Block<'a> {
+    row: i64,
+    count: u32,
+    /// When its messages were appended.
+    pub(super) at_ms: u64,
+    /// What they take of their partition's size.
+    pub(super) bytes: u64,
+    checksum: i64,
+    body: &'a [u8],
+}
+
+impl<'a> Block<'a> {
+    fn of(row: &'a Row<'_>) -> rusqlite::Result<Self> {
+        Ok(Self {
+            row: row.get(0)?,
+            count: row.get(1)?,
+            at_ms: unsigned(row, 2)?,
+            bytes: unsigned(row, 3)?,
+            checksum: row.get(4)?,
+            body: row.get_ref(5)?.as_blob()?,
+        })
+    }
+
+    /// The offset of its last message.
+    pub(super) fn last(&self) -> u64 {
+        self.row.cast_unsigned() & (MAX_OFFSET - 1)
+    }
+
+    /// The offset of its first message.
+    pub(super) fn first(&self) -> u64 {
+        (self.last() + 1).saturating_sub(u64::from(self.count))
+    }
+
+    /// Its messages, if they are what was written.
+    pub(super) fn messages(&self) -> Option<Messages> {
+        let sound = block::checksum(self.row, self.count, self.at_ms, self.body) == self.checksum;
+        sound.then(|| Messages::new(Bytes::copy_from_slice(self.body), self.first(), self.count))
+    }
+}
+
+/// Looks at a partition's blocks in order, from the one that holds an offset on, until told to stop.
+pub(super) fn blocks(
+    connection: &Connection,
+    partition: u32,
+    from: u64,
+    mut look: impl FnMut(&Block<'_>) -> rusqlite::Result<ControlFlow<()>>,
+) -> rusqlite::Result<()> {
+    let mut statement = connection.prepare_cached(
+        "SELECT row, count, at_ms, bytes, checksum, body FROM blocks
+         WHERE row >= ?1 AND row < ?2 ORDER BY row",
+    )?;
+    let range = (row(partition, from), row(partition + 1, 0));
+    let mut rows = statement.query(params![range.0, range.1])?;
+    while let Some(row) = rows.next()? {
+        if look(&Block::of(row)?)?.is_break() {
+            break;
+        }
+    }
     Ok(())
 }
 
 /// What a read found.
 #[derive(Default)]
 pub(super) struct Found {
-    /// The messages, in order.
+    /// The messages, in order and without a hole.
     pub(super) records: Vec<Record>,
-    /// The offset after them, if what is there is not what was written.
-    pub(super) damaged: Option<u64>,
+    /// After them is something else than what was written: the next offset that may be sound.
+    pub(super) damaged_until: Option<u64>,
 }
 
 /// A partition's messages from an offset on, up to so many and so many bytes.
@@ -206,141 +203,59 @@ pub(super) fn messages(
     limit: usize,
     bytes: usize,
 ) -> rusqlite::Result<Found> {
-    let mut statement = connection.prepare_cached(
-        "SELECT row, at_ms, key, headers, payload, checksum FROM messages
-         WHERE row >= ?1 AND row < ?2 ORDER BY row LIMIT ?3",
-    )?;
-    let most = i64::try_from(limit).unwrap_or(i64::MAX);
-    let range = (row(partition, from), row(partition + 1, 0));
-    let mut rows = statement.query(params![range.0, range.1, most])?;
     let mut found = Found::default();
-    let (mut total, mut buffer, mut chunk) = (0, Vec::new(), Chunk::default());
-    while let Some(got) = rows.next()? {
-        let place: i64 = got.get(0)?;
-        let at_ms = unsigned(got, 1)?;
-        let key = got.get_ref(2)?.as_blob_or_null()?;
-        let headers = got.get_ref(3)?.as_blob()?;
-        let payload = got.get_ref(4)?.as_blob()?;
-        let offset = (place - row(partition, 0)).cast_unsigned();
-        let written: i64 = got.get(5)?;
-        let sound = checksum(&mut buffer, place, at_ms, key, headers, payload) == written;
-        let decoded = decode(headers).filter(|_| sound);
-        total += payload.len() + headers.len() + key.map_or(0, <[u8]>::len);
-        let Some(headers) = decoded else {
-            found.damaged = Some(offset);
-            break;
-        };
-        found.records.push(Record {
-            offset: Offset(offset),
-            subject: topic.clone(),
-            key: key.map(|key| chunk.copy(key)),
-            headers,
-            payload: chunk.copy(payload),
-            timestamp_ms: at_ms,
-        });
-        if total >= bytes {
-            break;
+    let (mut next, mut total) = (from, 0);
+    blocks(connection, partition, from, |block| {
+        // A hole in the offsets is as bad as a changed message.
+        if block.first() > next {
+            found.damaged_until = Some(block.first());
+            return Ok(ControlFlow::Break(()));
         }
-    }
+        let mut messages = block.messages();
+        if let Some(messages) = &mut messages
+            && messages.skip_to(next).is_some()
+        {
+            while found.records.len() < limit && total < bytes && !messages.is_empty() {
+                let Some(record) = messages.take(topic, block.at_ms) else {
+                    break;
+                };
+                total += record.payload.len() + record.key.as_ref().map_or(0, Bytes::len);
+                found.records.push(record);
+                next += 1;
+            }
+            if found.records.len() >= limit || total >= bytes {
+                return Ok(ControlFlow::Break(()));
+            }
+        }
+        if next <= block.last() {
+            found.damaged_until = Some(block.last() + 1);
+            return Ok(ControlFlow::Break(()));
+        }
+        Ok(ControlFlow::Continue(()))
+    })?;
     Ok(found)
 }
 
-/// Small values share an allocation: not so many that one that is kept would hold much else.
-#[derive(Default)]
-struct Chunk(BytesMut);
-
-impl Chunk {
-    const SIZE: usize = 16 * 1024;
-
-    fn copy(&mut self, value: &[u8]) -> Bytes {
-        if value.len() > Self::SIZE / 8 {
-            return Bytes::copy_from_slice(value);
-        }
-        if self.0.capacity() < value.len() {
-            self.0 = BytesMut::with_capacity(Self::SIZE);
-        }
-        self.0.extend_from_slice(value);
-        self.0.split().freeze()
-    }
-}
-
-/// When a message was appended.
-pub(super) fn time_of(connection: &Connection, row: i64) -> rusqlite::Result<Option<u64>> {
-    connection
-        .prepare_cached("SELECT at_ms FROM messages WHERE row = ?1")?
-        .query_row([row], |row| unsigned(row, 0))
-        .optional()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn headers_come_back() {
-        let headers = vec![
-            ("a".to_owned(), Bytes::from_static(b"1")),
-            (String::new(), Bytes::new()),
-            ("ä".to_owned(), Bytes::from_static(&[0, 255])),
-        ];
-        assert_eq!(decode(&encode(&headers)), Some(headers.clone()));
-        assert_eq!(decode(&[]), Some(Vec::new()));
-        let bytes = encode(&headers);
-        for cut in 1..bytes.len() {
-            let whole = decode(&bytes[..cut]);
-            assert!(whole.is_none_or(|some| some.len() < headers.len()), "{cut}");
+/// The first message of a partition that was appended at this time or later.
+pub(super) fn first_since(
+    connection: &Connection,
+    partition: u32,
+    part: Part,
+    ms: u64,
+) -> rusqlite::Result<u64> {
+    // Times never go back within a partition.
+    let (mut low, mut high) = (part.first, part.next);
+    while low < high {
+        let middle = low + (high - low) / 2;
+        let mut older = None;
+        blocks(connection, partition, middle, |block| {
+            older = (block.at_ms < ms).then(|| block.last());
+            Ok(ControlFlow::Break(()))
+        })?;
+        match older {
+            Some(last) => low = last + 1,
+            None => high = middle,
         }
     }
-
-    #[test]
-    fn a_checksum_covers_everything() {
-        let checksum = |row, at_ms, key: Option<&[u8]>, headers: &[u8], payload: &[u8]| {
-            checksum(&mut vec![7; 3], row, at_ms, key, headers, payload)
-        };
-        let whole = checksum(1, 2, Some(b"k"), b"h", b"p");
-        for other in [
-            checksum(2, 2, Some(b"k"), b"h", b"p"),
-            checksum(1, 3, Some(b"k"), b"h", b"p"),
-            checksum(1, 2, None, b"kh", b"p"),
-            checksum(1, 2, Some(b""), b"kh", b"p"),
-            checksum(1, 2, Some(b"k"), b"hp", b""),
-        ] {
-            assert_ne!(whole, other);
-        }
-        assert_ne!(
-            checksum(1, 2, None, b"", b""),
-            checksum(1, 2, Some(b""), b"", b"")
-        );
-    }
-
-    #[test]
-    fn a_checksum_is_the_same_for_good() {
-        let mut buffer = Vec::new();
-        let hash = checksum(&mut buffer, 1, 2, Some(b"k"), b"h", b"p");
-        let mut streamed = xxhash_rust::xxh3::Xxh3::new();
-        for part in [
-            &1_i64.to_be_bytes()[..],
-            &2_u64.to_be_bytes(),
-            &1_u64.to_be_bytes(),
-            b"k",
-            &1_u64.to_be_bytes(),
-            b"h",
-            &1_u64.to_be_bytes(),
-            b"p",
-            &[1],
-        ] {
-            streamed.update(part);
-        }
-        assert_eq!(hash, streamed.digest().cast_signed());
-    }
-
-    #[test]
-    fn values_come_whole_out_of_a_chunk() {
-        let mut chunk = Chunk::default();
-        let long = vec![9; Chunk::SIZE];
-        let values: Vec<Vec<u8>> = (0..200).map(|n| vec![n; usize::from(n) * 11]).collect();
-        let copies: Vec<Bytes> = values.iter().map(|value| chunk.copy(value)).collect();
-        assert_eq!(copies, values);
-        assert_eq!(chunk.copy(&long), long);
-    }
+    Ok(low)
 }

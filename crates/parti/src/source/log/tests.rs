@@ -193,21 +193,89 @@ async fn a_changed_message_is_noticed_and_what_is_before_it_is_read() {
         .create_topic("t", TopicSettings::partitions(1))
         .await
         .expect("made");
-    topic
-        .append((0..3).map(|n| NewRecord::new(format!("{n}"))).collect())
-        .await
-        .expect("appended");
+    for batch in [2, 3, 1] {
+        let records = (0..batch).map(|n| NewRecord::new(format!("{n}")));
+        topic.append(records.collect()).await.expect("appended");
+    }
     let file = log.file("t").expect("a name");
     let raw = rusqlite::Connection::open(file).expect("opens");
-    raw.execute("UPDATE messages SET payload = x'00' WHERE row = 1", [])
-        .expect("changed");
-    let batch = topic.read(&number(0), Offset(0), 10).await.expect("read");
-    assert_eq!((batch.records.len(), batch.next), (1, Offset(1)));
-    let error = topic
-        .read(&number(0), Offset(1), 10)
+    let read = async |from: u64| topic.read(&number(0), Offset(from), 10).await;
+    for change in [
+        "UPDATE blocks SET body = zeroblob(length(body)) WHERE row = 4",
+        "UPDATE blocks SET body = x'00' WHERE row = 4",
+        "UPDATE blocks SET count = 2 WHERE row = 4",
+        "DELETE FROM blocks WHERE row = 4",
+    ] {
+        assert_eq!(raw.execute(change, []), Ok(1), "{change}");
+        let batch = read(0).await.expect("read");
+        assert_eq!((batch.records.len(), batch.next), (2, Offset(2)));
+        let error = read(2).await.expect_err("damaged").to_string();
+        assert!(error.contains("from offset 2 to"), "{change}: {error}");
+        assert_eq!(read(5).await.expect("sound").records.len(), 1);
+    }
+    let error = read(3).await.expect_err("a hole").to_string();
+    assert!(error.contains("checkpoint to 5"), "{error}");
+}
+
+#[tokio::test]
+async fn blocks_of_any_size_are_read_from_any_offset() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let topic = log(folder.path())
         .await
-        .expect_err("damaged");
-    assert!(error.to_string().contains("offset 1"), "{error}");
+        .create_topic("t", TopicSettings::partitions(1))
+        .await
+        .expect("made");
+    // Some blocks of one message, some of many, some cut where they are full.
+    let sizes = [1, 70, 1, 1, 700, 3];
+    let body = |n: usize| format!("{n}").repeat(1 + n % 40);
+    let mut end = 0;
+    for size in sizes {
+        let records = (end..end + size).map(|n| NewRecord::new(body(n)));
+        topic.append(records.collect()).await.expect("appended");
+        end += size;
+    }
+    let large = NewRecord::new(vec![b'x'; 300_000]);
+    topic
+        .append(vec![large.clone(), large])
+        .await
+        .expect("appended");
+    for from in 0..end {
+        let batch = topic
+            .read(&number(0), Offset(from as u64), 5)
+            .await
+            .expect("read");
+        for (n, record) in (from..end).zip(&batch.records) {
+            assert_eq!(record.offset.0, n as u64);
+            assert_eq!(record.payload, body(n));
+        }
+        assert_eq!(batch.records.len(), 5.min(end + 2 - from));
+        assert_eq!(batch.next.0, (from + batch.records.len()) as u64);
+    }
+}
+
+#[tokio::test]
+async fn a_time_is_found_among_blocks() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let topic = log(folder.path())
+        .await
+        .create_topic("t", TopicSettings::partitions(1))
+        .await
+        .expect("made");
+    for size in [3, 1, 40, 2] {
+        let records = (0..size).map(|_| NewRecord::new("x"));
+        topic.append(records.collect()).await.expect("appended");
+        // The next ones are of a later millisecond.
+        tokio::time::sleep(Duration::from_millis(3)).await;
+    }
+    let all = topic.read(&number(0), Offset(0), 100).await.expect("read");
+    let times: Vec<u64> = all.records.iter().map(|r| r.timestamp_ms).collect();
+    for (first, at) in [(0, times[0]), (3, times[3]), (4, times[4]), (44, times[44])] {
+        let since = topic.resolve(&number(0), StartPosition::Time(at)).await;
+        assert_eq!(since, Ok(Offset(first)));
+        let after = topic.resolve(&number(0), StartPosition::Time(at + 1)).await;
+        let later = times.iter().filter(|time| **time <= at).count() as u64;
+        assert_eq!(after, Ok(Offset(later)));
+    }
 }
 
 #[tokio::test]

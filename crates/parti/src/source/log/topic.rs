@@ -1,6 +1,6 @@
 //! One topic: appended to, read by partition and offset, followed as it grows.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -16,6 +16,7 @@ use tokio::sync::watch;
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::appender::Appender;
+use super::block;
 use super::rows::{self, LAYOUT, unsigned};
 use super::{LogError, MAX_MESSAGE, NewRecord, PartitionInfo, TopicInfo, TopicSettings};
 use crate::clock::{Clock, SystemClock};
@@ -122,7 +123,7 @@ impl Topic {
         records: Vec<NewRecord>,
     ) -> Result<Vec<(PartitionId, Offset)>, LogError> {
         let numbered = records.into_iter().map(|record| {
-            let size = rows::size(&record);
+            let size = block::size(&record);
             if size > MAX_MESSAGE as u64 {
                 return Err(LogError::Rejected(format!(
                     "a message of {size} bytes is too large; the most is {MAX_MESSAGE}"
@@ -140,9 +141,14 @@ impl Topic {
             return Ok(Vec::new());
         }
         let placed = self.inner.appender.append(numbered, None).await?;
-        let named = placed
-            .into_iter()
-            .map(|(number, offset)| (PartitionId::new(number.to_string()), Offset(offset)));
+        // One name for each partition, not for each message.
+        let mut names = BTreeMap::new();
+        let named = placed.into_iter().map(|(number, offset)| {
+            let name = names
+                .entry(number)
+                .or_insert_with(|| PartitionId::new(number.to_string()));
+            (name.clone(), Offset(offset))
+        });
         Ok(named.collect())
     }
 
@@ -332,23 +338,15 @@ impl Source for Topic {
         let Some(part) = part else {
             return Err(LogError::Corrupt(format!("partition {number} is missing")).into());
         };
-        let start = Offset(from.0.max(part.first));
-        // A hole in the offsets is as bad as a changed message.
-        let offsets = found.records.iter().map(|record| record.offset);
-        let whole = offsets
-            .zip(start.0..)
-            .take_while(|(offset, expected)| offset.0 == *expected)
-            .count();
-        let mut records = found.records;
-        let after = records.get(whole).map(|record| record.offset.0);
-        let next = Offset(start.0 + whole as u64);
-        match after.or(found.damaged) {
-            Some(offset) if whole == 0 => return Err(damaged(partition, next, offset)),
-            _ => records.truncate(whole),
+        let start = from.0.max(part.first);
+        if let Some(until) = found.damaged_until
+            && found.records.is_empty()
+        {
+            return Err(damaged(partition, start, until));
         }
         let batch = Batch {
-            records,
-            next,
+            next: Offset(start + found.records.len() as u64),
+            records: found.records,
             first: Offset(part.first),
             end: Offset(part.next),
         };
@@ -369,20 +367,7 @@ impl Source for Topic {
                 StartPosition::Latest => part.next,
                 StartPosition::Earliest => part.first,
                 StartPosition::Offset(offset) => offset.clamp(part.first, part.next),
-                StartPosition::Time(ms) => {
-                    // Times never go back within a partition.
-                    let (mut low, mut high) = (part.first, part.next);
-                    while low < high {
-                        let middle = low + (high - low) / 2;
-                        let at = rows::time_of(connection, rows::row(number, middle))?;
-                        if at.is_some_and(|at| at < ms) {
-                            low = middle + 1;
-                        } else {
-                            high = middle;
-                        }
-                    }
-                    low
-                }
+                StartPosition::Time(ms) => rows::first_since(connection, number, part, ms)?,
             }))
         });
         match reading.await? {
@@ -433,10 +418,11 @@ impl Source for Topic {
     }
 }
 
-fn damaged(partition: &PartitionId, wanted: Offset, found: u64) -> SourceError {
+fn damaged(partition: &PartitionId, from: u64, until: u64) -> SourceError {
     LogError::Corrupt(format!(
-        "partition {partition} has no sound message at offset {wanted} (found {found}); restore the \
-         topic's file from a backup, or set the checkpoint past it"
+        "partition {partition} has no sound message from offset {from} to {}; restore the topic's \
+         file from a backup, or set the checkpoint to {until}, which skips them",
+        until.saturating_sub(1)
     ))
     .into()
 }
