@@ -125,6 +125,9 @@ pub fn note(worker: &WorkerView, old: bool) -> String {
     if worker.leader {
         notes.push("leads".to_owned());
     }
+    if worker.drained {
+        notes.push("drained".to_owned());
+    }
     if old {
         notes.push("silent: gone, unless clocks differ".to_owned());
     }
@@ -193,6 +196,9 @@ pub fn partition_note(partition: &PartitionView) -> String {
     let mut notes = Vec::new();
     if partition.paused {
         notes.push("paused".to_owned());
+    }
+    if let Some(worker) = &partition.pinned_to {
+        notes.push(format!("pinned to {worker}"));
     }
     if partition.owner.is_some() && !partition.is_served() {
         notes.push("its owner's session is over".to_owned());

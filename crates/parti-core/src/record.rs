@@ -18,6 +18,7 @@ mod wire;
 pub use format::FORMAT;
 pub use overrides::{Drained, OverridesRecord, Pinned};
 
+use std::fmt;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
@@ -358,6 +359,23 @@ pub struct RequestRecord {
     pub nonce: Nonce,
 }
 
+impl RequestRecord {
+    /// The line of the group's history about it.
+    pub fn told(&self, outcome: &Outcome) -> String {
+        let (by, what) = (&self.by, &self.request);
+        let why = match self.why.as_str() {
+            "" => String::new(),
+            why => format!(" ({why})"),
+        };
+        match outcome {
+            Outcome::Refused { why: reason } => {
+                format!("{by} asked to {what}{why}: refused, {reason}")
+            }
+            _ => format!("{by} asked to {what}{why}: done"),
+        }
+    }
+}
+
 /// What an operator can ask for.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
@@ -419,6 +437,31 @@ pub enum Request {
     },
     /// Rebalance now, whatever threshold and cooldown say.
     Rebalance,
+}
+
+impl fmt::Display for Request {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Request::Drain { worker } => write!(f, "drain {worker}"),
+            Request::Undrain { worker } => write!(f, "undrain {worker}"),
+            Request::Evict {
+                worker, stay_away, ..
+            } => {
+                let stays = if *stay_away { " for good" } else { "" };
+                write!(f, "evict {worker}{stays}")
+            }
+            Request::Move { partition, worker } => {
+                write!(f, "move partition {partition} to {worker}")
+            }
+            Request::Pin { partition, worker } => {
+                write!(f, "pin partition {partition} to {worker}")
+            }
+            Request::Unpin { partition } => write!(f, "unpin partition {partition}"),
+            Request::Pause { partition } => write!(f, "pause partition {partition}"),
+            Request::Resume { partition } => write!(f, "resume partition {partition}"),
+            Request::Rebalance => f.write_str("rebalance"),
+        }
+    }
 }
 
 /// What became of a request.

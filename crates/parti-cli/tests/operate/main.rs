@@ -11,3 +11,4 @@ mod stores;
 mod terminal;
 mod tools;
 mod tty;
+mod walkthrough;

@@ -332,7 +332,7 @@ impl Clerk {
         for (id, known, outcome) in answers.into_iter().take(BATCH) {
             let answered = outcome.map(|outcome| {
                 if !matches!(outcome, Outcome::Accepted) {
-                    out.tell(EventKind::Request, told(&known.record, &outcome));
+                    out.tell(EventKind::Request, known.record.told(&outcome));
                 }
                 Arc::new(RequestRecord {
                     outcome,
@@ -460,30 +460,5 @@ impl Clerk {
                 (WriteOutcome::Failed(_), _) => self.not_before = out.now() + PAUSE,
             }
         }
-    }
-}
-
-/// A request and its outcome, for the history.
-fn told(record: &RequestRecord, outcome: &Outcome) -> String {
-    let what = match &record.request {
-        Request::Drain { worker } => format!("drain {worker}"),
-        Request::Undrain { worker } => format!("undrain {worker}"),
-        Request::Evict {
-            worker, stay_away, ..
-        } => {
-            let stays = if *stay_away { " for good" } else { "" };
-            format!("evict {worker}{stays}")
-        }
-        Request::Move { partition, worker } => format!("move {partition} to {worker}"),
-        Request::Pin { partition, worker } => format!("pin {partition} to {worker}"),
-        Request::Unpin { partition } => format!("unpin {partition}"),
-        Request::Pause { partition } => format!("pause {partition}"),
-        Request::Resume { partition } => format!("resume {partition}"),
-        Request::Rebalance => "rebalance".into(),
-    };
-    let by = &record.by;
-    match outcome {
-        Outcome::Refused { why } => format!("{by} asked to {what}: refused, {why}"),
-        _ => format!("{by} asked to {what}: done"),
     }
 }

@@ -16,13 +16,16 @@
 mod bounds;
 mod follow;
 mod group;
+mod history;
 mod partition;
 mod records;
 mod worker;
 
 pub use bounds::Bounds;
+pub(crate) use follow::Follower;
 pub use follow::{Sight, follow};
 pub use group::{Group, Handoff, Plan, Stage, Unreadable};
+pub use history::{Happening, history};
 pub use partition::{OwnerSession, PartitionView};
 pub(crate) use records::{CLOSED, Records};
 pub use worker::WorkerView;

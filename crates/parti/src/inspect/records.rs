@@ -28,20 +28,23 @@ pub(crate) struct Records {
     pub assignments: Vec<Stored>,
     pub requests: Vec<Stored>,
     pub partitions: Vec<Stored>,
+    pub events: Vec<Stored>,
 }
 
 impl Records {
     pub async fn read(store: &GroupStore) -> Result<Self, Error> {
-        let (group, leader, plan, overrides, workers, assignments, requests, partitions) = tokio::try_join!(
-            store.read(&Key::Group),
-            store.read(&Key::Leader),
-            store.read(&Key::Plan),
-            store.read(&Key::Overrides),
-            store.list(Prefix::Workers),
-            store.list(Prefix::Assignments),
-            store.list(Prefix::Requests),
-            store.list(Prefix::Partitions),
-        )?;
+        let (group, leader, plan, overrides, workers, assignments, requests, partitions, events) =
+            tokio::try_join!(
+                store.read(&Key::Group),
+                store.read(&Key::Leader),
+                store.read(&Key::Plan),
+                store.read(&Key::Overrides),
+                store.list(Prefix::Workers),
+                store.list(Prefix::Assignments),
+                store.list(Prefix::Requests),
+                store.list(Prefix::Partitions),
+                store.list(Prefix::Events),
+            )?;
         Ok(Self {
             group,
             leader,
@@ -51,6 +54,7 @@ impl Records {
             assignments,
             requests,
             partitions,
+            events,
         })
     }
 
@@ -63,11 +67,13 @@ impl Records {
                 Key::Group => records.group = Some(stored),
                 Key::Leader => records.leader = Some(stored),
                 Key::Plan => records.plan = Some(stored),
+                Key::Overrides => records.overrides = Some(stored),
                 Key::Worker(_) => records.workers.push(stored),
                 Key::Assignment(_) => records.assignments.push(stored),
                 Key::Request(_) => records.requests.push(stored),
                 Key::Partition(_) => records.partitions.push(stored),
-                Key::Event(_) | Key::Topic(_) => {}
+                Key::Event(_) => records.events.push(stored),
+                Key::Topic(_) => {}
             }
         }
         records
@@ -85,6 +91,7 @@ impl Records {
             &self.assignments,
             &self.requests,
             &self.partitions,
+            &self.events,
         ];
         let singles = [&self.group, &self.leader, &self.plan, &self.overrides];
         singles.iter().all(|one| one.is_none()) && lists.iter().all(|list| list.is_empty())
@@ -175,6 +182,7 @@ impl Records {
             &self.assignments,
             &self.requests,
             &self.partitions,
+            &self.events,
         ];
         singles
             .into_iter()

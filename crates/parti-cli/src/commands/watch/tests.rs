@@ -38,6 +38,7 @@ pub fn partition_view(id: &str, owner: Option<&str>, next: u64) -> PartitionView
         end: None,
         lag: None,
         paused: false,
+        pinned_to: None,
         unserved: None,
         claimed_ms: NOW - 60_000,
         updated_ms: NOW - 2_000,
@@ -57,6 +58,7 @@ fn worker_view(id: &str, owns: usize) -> WorkerView {
         serve: Some(owns),
         prepare: 0,
         applied: Version(8),
+        drained: false,
         blocked_by: Vec::new(),
         degraded: None,
     }
@@ -103,6 +105,7 @@ fn group(workers: usize, partitions: usize) -> Group {
             .map(|p| partition_view(&p.to_string(), Some(&names[p % workers]), 100))
             .collect(),
         unreadable: Vec::new(),
+        history: Vec::new(),
     }
 }
 
