@@ -135,7 +135,7 @@ mod registry {
         PauseDoneTooSoon,
         /// A drained worker is given partitions like any other.
         DrainedStillReceives,
-        /// Plans do not know of pins.
+        /// Plans do not know of pins: what was moved to its place is moved away again.
         PlansIgnorePins,
         /// A worker that an operator evicts counts as gone before it has stopped.
         EvictAtOnce,

@@ -50,7 +50,7 @@ pub struct Facts {
     /// Workers that they ever wanted to be drained.
     pub drained: BTreeSet<WorkerId>,
     /// Lives that they wanted to end, and whether for good.
-    pub evictions: BTreeMap<(WorkerId, Incarnation), bool>,
+    pub evictions: BTreeSet<(WorkerId, Incarnation, bool)>,
     /// When the store was lost.
     pub store_lost: Option<Micros>,
     /// When all faults were over.
@@ -285,7 +285,7 @@ impl Facts {
             asked: 0,
             placed: false,
             drained: BTreeSet::new(),
-            evictions: BTreeMap::new(),
+            evictions: BTreeSet::new(),
             store_lost: None,
             healed: None,
             troubles: Vec::new(),

@@ -182,7 +182,7 @@ impl Planner {
             let weight = list[i].weight;
             let from = match self.slots[i] {
                 Slot::Serving { worker } => worker,
-                Slot::Preparing(mv) if mv.to != seat => {
+                Slot::Preparing(mv) if mv.to != seat && !crate::planted!(PlansIgnorePins) => {
                     self.slots[i] = Slot::Serving { worker: mv.from };
                     self.moving.remove(&i);
                     self.touched = true;

@@ -397,6 +397,28 @@ mod tests {
     }
 
     #[test]
+    fn an_evicted_life_is_revoked_first_and_ended_only_when_it_stays_silent() {
+        let eviction = |life| Eviction {
+            life: Incarnation(life),
+            stay_away: false,
+        };
+        let mut bench = Bench::new();
+        bench.reaper.evict([(silent(), eviction(2))].into());
+        assert_eq!(bench.step(), None, "that was another life");
+        bench.reaper.evict([(silent(), eviction(3))].into());
+        assert_eq!(bench.deadline(), Time::ZERO);
+        assert_eq!(bench.step(), Some(SessionStatus::Revoked));
+        bench.answer(WriteOutcome::Failed(StoreError::Unavailable));
+        assert_eq!(bench.deadline(), bench.out.now() + PAUSE);
+        bench.pass(PAUSE);
+        assert_eq!(bench.step(), Some(SessionStatus::Revoked));
+        bench.answer(WriteOutcome::Done(Revision(9)));
+        assert_eq!(bench.step(), None, "its holder gives up, or falls silent");
+        bench.pass(TTL);
+        assert_eq!(bench.step(), Some(SessionStatus::Evicted));
+    }
+
+    #[test]
     fn a_mark_that_is_still_needed_is_kept_without_looking_again_and_again() {
         let mut bench = Bench::new();
         bench.pass(TTL);

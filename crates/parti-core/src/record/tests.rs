@@ -229,6 +229,22 @@ fn examples() -> Vec<(Key, Record, &'static str)> {
             r#"{"v":1,"request":{"kind":"rebalance"},"by":"ana","why":"","at":5,"outcome":{"state":"open"},"nonce":"0000000000000008"}"#,
         ),
         (
+            Key::Request("r3".into()),
+            Record::Request(Arc::new(RequestRecord {
+                request: Request::Evict {
+                    worker: worker_id("worker-2"),
+                    incarnation: Incarnation(6),
+                    stay_away: true,
+                },
+                by: "ana".into(),
+                why: "it hangs".into(),
+                at: 5,
+                outcome: Outcome::Accepted,
+                nonce: Nonce(8),
+            })),
+            r#"{"v":1,"request":{"kind":"evict","worker":"worker-2","incarnation":6,"stay_away":true},"by":"ana","why":"it hangs","at":5,"outcome":{"state":"accepted"},"nonce":"0000000000000008"}"#,
+        ),
+        (
             Key::Event(12),
             Record::Event(Arc::new(EventRecord {
                 at: 5,

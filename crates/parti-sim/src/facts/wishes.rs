@@ -26,7 +26,7 @@ impl Facts {
             } => {
                 let stays_away = record.status == SessionStatus::Dismissed;
                 let life = record.incarnation_at(*revision);
-                self.evictions.insert(((*id).clone(), life), stays_away);
+                self.evictions.insert(((*id).clone(), life, stays_away));
                 let record = Record::Worker((*record).clone());
                 self.put(Key::Worker((*id).clone()), *revision, record);
             }
@@ -58,8 +58,8 @@ impl Facts {
                 incarnation,
                 stay_away,
             } => {
-                let life = (worker.clone(), *incarnation);
-                self.evictions.insert(life, *stay_away);
+                let eviction = (worker.clone(), *incarnation, *stay_away);
+                self.evictions.insert(eviction);
             }
             _ => {}
         }

@@ -91,9 +91,13 @@ impl DrainEmpties {
             return Ok(());
         };
         for drained in &overrides.drained {
+            // A life that is over is drained by nobody.
             let says_so = facts
                 .session_record(&drained.worker)
-                .is_some_and(|(record, life)| life == drained.incarnation && record.load == 0);
+                .is_some_and(|(record, life)| {
+                    let lives = life == drained.incarnation && !record.status.is_over();
+                    lives && record.load == 0
+                });
             if says_so && !self.drained.contains_key(&drained.worker) {
                 self.empty(facts, &drained.worker, drained.incarnation)?;
             }

@@ -84,11 +84,10 @@ impl EvictEnds {
     ) -> Verdict {
         let life = after.incarnation_at(revision);
         if after.status.is_revoked() {
-            let asked = facts.evictions.get(&(id.clone(), life)).copied();
-            if asked != Some(after.status == SessionStatus::Dismissed) {
+            let stays_away = after.status == SessionStatus::Dismissed;
+            if !facts.evictions.contains(&(id.clone(), life, stays_away)) {
                 return Err(format!(
-                    "process {proc} made the session of {id} ({life:?}) {:?}, but the operator's \
-                     wish was {asked:?}",
+                    "process {proc} made the session of {id} ({life:?}) {:?}, which nobody asked for",
                     after.status
                 ));
             }

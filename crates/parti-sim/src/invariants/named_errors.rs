@@ -123,8 +123,8 @@ impl Invariant for NamedErrors {
 /// Whether an operator wanted a life of this process to end for good.
 fn was_dismissed(facts: &Facts, proc: Proc) -> bool {
     facts.procs[proc].sessions.iter().any(|session| {
-        let life = (session.id.clone(), session.incarnation);
-        facts.evictions.get(&life) == Some(&true)
+        let dismissal = (session.id.clone(), session.incarnation, true);
+        facts.evictions.contains(&dismissal)
     })
 }
 

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use super::*;
 use crate::leader::requests::Sight;
+use crate::leader::sessions::{Eviction, Evictions};
 use crate::record::{OverridesRecord, Pinned};
 
 impl World {
@@ -20,6 +21,15 @@ impl World {
     fn held_by(&mut self, name: &str) -> Vec<String> {
         let held = &self.fake(name).held;
         held.iter().map(|id| id.to_string()).collect()
+    }
+
+    /// An operator evicts a worker's present life.
+    fn evict(&mut self, name: &str) -> Evictions {
+        let life = self.life(name);
+        let stay_away = false;
+        let evictions = Evictions::from([(id(name), Eviction { life, stay_away })]);
+        self.planner.evict(&evictions);
+        evictions
     }
 
     fn pin(&mut self, partition: &str, worker: &str) {
@@ -155,4 +165,46 @@ fn a_pin_moves_its_partition_and_keeps_it_there() {
     world.pass(secs(60));
     world.run();
     assert!(world.planner.serves(&id(to), &p0));
+}
+
+#[test]
+fn what_an_evicted_life_served_is_not_its_successors() {
+    let mut world = World::settled(6, &["a", "b", "c"]);
+    let life = world.life("b");
+    world.evict("b");
+    world.run();
+    assert_eq!(world.held_by("b").len(), 2, "it is yet to end");
+    // It is back before the leader has heard that it was gone.
+    world.join("b");
+    world.run();
+    assert!(world.planner.is_over(&id("b"), life));
+    assert_eq!(world.held_by("b").len(), 0);
+    assert_eq!(world.held_by("a").len() + world.held_by("c").len(), 6);
+    // And gets a share like any newcomer.
+    world.pass(secs(60));
+    world.run();
+    assert_eq!(world.held_by("b").len(), 2);
+}
+
+#[test]
+fn another_leader_knows_of_evictions_too() {
+    let mut world = World::settled(6, &["a", "b", "c"]);
+    let evictions = world.evict("b");
+    world.join("b");
+    world.elect("b");
+    world.planner.evict(&evictions);
+    world.run();
+    assert_eq!(world.held_by("b").len(), 0);
+    assert_eq!(world.held_by("a").len() + world.held_by("c").len(), 6);
+}
+
+#[test]
+fn many_evictions_are_no_restart() {
+    let mut world = World::settled(6, &["a", "b", "c"]);
+    for name in ["b", "c"] {
+        world.evict(name);
+        world.crash(name);
+    }
+    world.run();
+    assert_eq!(world.held_by("a").len(), 6, "nobody is waited for");
 }
