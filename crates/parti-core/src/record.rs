@@ -493,9 +493,25 @@ pub struct EventRecord {
     pub kind: EventKind,
     /// What happened.
     pub text: String,
+    /// How it went, if partitions moved.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub moves: Option<Moves>,
     /// The writer's mark.
     #[serde(with = "wire::hex_nonce")]
     pub nonce: Nonce,
+}
+
+/// How moves went that ended together.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Moves {
+    /// How many.
+    pub count: u64,
+    /// Why the partitions moved.
+    pub reason: String,
+    /// From the decision until the last new owner had taken over, in milliseconds.
+    pub took_ms: u64,
+    /// The longest time that nobody served one of them, in milliseconds.
+    pub pause_ms: u64,
 }
 
 /// What kinds of things a history tells.

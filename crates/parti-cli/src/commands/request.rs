@@ -9,7 +9,7 @@ use parti::{PartitionId, WorkerId};
 
 use super::checkpoint;
 use crate::exit::Failure;
-use crate::flags::{self, GroupFlags, OutputFlags};
+use crate::flags::{self, GroupFlags, OutputFlags, ReasonFlags};
 use crate::places;
 use crate::show::{age, show};
 
@@ -18,12 +18,8 @@ use crate::show::{age, show};
 pub struct Asking {
     #[command(flatten)]
     group: GroupFlags,
-    /// Why, for the group's history
-    #[arg(long, default_value = "", value_name = "TEXT")]
-    why: String,
-    /// Who asks, for the group's history [default: the user's name]
-    #[arg(long, value_name = "NAME")]
-    by: Option<String>,
+    #[command(flatten)]
+    reason: ReasonFlags,
     /// How long to wait for the effect
     #[arg(long, default_value = "30s", value_parser = flags::duration, value_name = "TIME")]
     timeout: Duration,
@@ -38,10 +34,7 @@ pub type Wish<'a> = &'a dyn Fn(&Group) -> Result<Vec<Request>, Failure>;
 pub async fn ask(asking: Asking, wish: Wish<'_>) -> Result<(), Failure> {
     let store = places::records(&asking.group).await?;
     let group = places::group(&store).await?;
-    let reason = Reason {
-        by: asking.by.unwrap_or_else(user),
-        why: asking.why,
-    };
+    let reason = Reason::from(asking.reason);
     let mut done = Vec::new();
     for request in wish(&group)? {
         let asked = operate::request(&store, request, reason.clone(), asking.timeout).await;
@@ -57,14 +50,6 @@ pub async fn ask(asking: Asking, wish: Wish<'_>) -> Result<(), Failure> {
         }
     }
     show(asking.output.output, &done, |done| said(done))
-}
-
-/// The name of whoever runs this.
-fn user() -> String {
-    let named = ["USER", "LOGNAME"]
-        .iter()
-        .find_map(|name| std::env::var(name).ok());
-    named.unwrap_or_else(|| "somebody".to_owned())
 }
 
 fn said(done: &[CarriedOut]) -> String {

@@ -25,6 +25,8 @@ const GROUP: [&str; 6] = [
     "json",
 ];
 
+const DESCRIBE: &str = "parti group describe --store sqlite:group.db --group billing";
+
 /// One command of the page, and the lines that it answers there.
 struct Step {
     command: String,
@@ -170,6 +172,13 @@ fn settled(group: &Value) -> bool {
     still && stable && shares.len() == 3 && shares.iter().all(even)
 }
 
+/// Every partition has an owner, and nothing moves.
+fn all_taken(group: &Value) -> bool {
+    let partitions = group["partitions"].as_array().into_iter().flatten();
+    let still = group["handoffs"].as_array().is_some_and(Vec::is_empty);
+    still && partitions.filter(|p| p["owner"].is_string()).count() == 12
+}
+
 fn owner(group: &Value, partition: usize) -> &Value {
     &group["partitions"][partition]["owner"]
 }
@@ -244,16 +253,18 @@ fn the_walkthrough_of_the_docs_is_what_happens() {
         if background.0.len() == 4 {
             until(folder, "a group of three", |group| !group.is_null());
         }
-        if step
-            .command
-            .starts_with("parti group describe --store sqlite:group.db --group billing")
-        {
+        if step.command.starts_with(DESCRIBE) {
             until(folder, "a share for each", settled);
+        }
+        if step.command.starts_with("parti worker list") {
+            until(folder, "all to have what they were told", all_taken);
         }
         let arguments: Vec<&str> = words[1..].iter().map(String::as_str).collect();
         let said = parti(folder, &arguments, "");
         check(folder, &step.command, &said);
-        let answer = format!("{}{}", said.out, said.err);
+        let here = fs::canonicalize(folder).expect("a path");
+        let here = here.display().to_string();
+        let answer = format!("{}{}", said.out, said.err).replace(&here, "/home/alice");
         real.push_str(&format!("$ {}\n{answer}", step.command));
         written.push_str(&format!("$ {}\n{}", step.command, step.answer));
     }

@@ -40,16 +40,17 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::config::Config;
-use crate::ids::{PartitionId, Revision, Term, WorkerId};
+use crate::ids::{Revision, Term, WorkerId};
 use crate::io::{Scope, StoreOp, StoreReply, Stored, WatchEvent};
 use crate::key::{Key, Prefix};
 use crate::leader::clerk::Clerk;
+use crate::leader::moves::Handoff;
 use crate::leader::planner::{Decision, Member, Planner, Recovered};
 use crate::leader::publisher::Publisher;
 use crate::leader::requests::Sight;
 pub use crate::leader::sessions::{Reaper, Sessions};
 use crate::partition::{self, Partition};
-use crate::record::{AssignmentRecord, EventKind, PlanRecord, Ready, Record, SessionStatus};
+use crate::record::{AssignmentRecord, Moves, PlanRecord, Ready, Record, SessionStatus};
 use crate::session::silence::Silence;
 use crate::strategy::Strategy;
 use crate::time::Time;
@@ -241,15 +242,14 @@ impl Leader {
                             moves,
                         }),
                         Decision::Moved(handoff) => {
-                            let (from, to) = (handoff.from.clone(), handoff.to.clone());
-                            moved.push((handoff.partition.clone(), from, to));
+                            moved.push(handoff.clone());
                             out.report(handoff.report());
                         }
                         Decision::Trouble(trouble) => out.trouble(trouble),
                         Decision::History(kind, line) => out.tell(kind, line),
                     }
                 }
-                tell_moved(&moved, out);
+                tell_moved(&moved, planner.reason(), out);
                 // A planner that is due again at once has decided all it can for now.
                 *wake_at = planner.next_deadline().max(now + Duration::from_millis(1));
             }
@@ -456,19 +456,37 @@ impl Leader {
 }
 
 /// One line for all moves that ended together, which names the first few.
-fn tell_moved(moved: &[(PartitionId, WorkerId, WorkerId)], out: &mut Outbox) {
+fn tell_moved(moved: &[Handoff], reason: &str, out: &mut Outbox) {
+    let longest = |of: fn(&Handoff) -> Duration| {
+        let longest = moved.iter().map(of).max().unwrap_or_default();
+        u64::try_from(longest.as_millis()).unwrap_or(u64::MAX)
+    };
+    let moves = Moves {
+        count: moved.len() as u64,
+        reason: reason.to_owned(),
+        took_ms: longest(|handoff| handoff.took),
+        pause_ms: longest(|handoff| handoff.pause),
+    };
     if moved.is_empty() {
         return;
     }
     let named = moved.iter().take(MOVES_NAMED);
     let named: Vec<String> = named
-        .map(|(partition, from, to)| format!("{partition} from {from} to {to}"))
+        .map(|handoff| {
+            let (partition, from, to) = (&handoff.partition, &handoff.from, &handoff.to);
+            format!("{partition} from {from} to {to}")
+        })
         .collect();
-    let mut line = format!("moved {}", named.join(", "));
-    if moved.len() > MOVES_NAMED {
-        line += &format!(" and {} more", moved.len() - MOVES_NAMED);
-    }
-    out.tell(EventKind::Handoff, line);
+    let more = match moved.len().saturating_sub(MOVES_NAMED) {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    let (took, pause) = (moves.took_ms, moves.pause_ms);
+    let line = format!(
+        "{reason}: moved {}{more} in {took} ms, of which nobody served for up to {pause} ms",
+        named.join(", ")
+    );
+    out.tell_moves(line, moves);
 }
 
 /// The sessions as the planner sees them: what they say about other terms does not count, and who

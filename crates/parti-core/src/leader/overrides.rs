@@ -207,9 +207,10 @@ impl Planner {
             });
             self.reason = "pinned by an operator".into();
             self.cause = Cause::Operator;
+            let plural = if moves == 1 { "" } else { "s" };
             self.history(
-                EventKind::Request,
-                format!("pinned by an operator: {moves} moves begun"),
+                EventKind::Plan,
+                format!("pinned by an operator: {moves} move{plural} begun"),
             );
         }
     }

@@ -441,6 +441,11 @@ impl Planner {
         self.touched = true;
     }
 
+    /// Why the group is as it is.
+    pub(super) fn reason(&self) -> &str {
+        &self.reason
+    }
+
     pub(super) fn history(&mut self, kind: EventKind, line: String) {
         self.notes.push(Decision::History(kind, line));
     }

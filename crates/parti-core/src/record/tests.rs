@@ -251,6 +251,7 @@ fn examples() -> Vec<(Key, Record, &'static str)> {
                 worker: worker_id("worker-1"),
                 kind: EventKind::Crash,
                 text: "worker-0 fell silent".into(),
+                moves: None,
                 nonce: Nonce(9),
             })),
             r#"{"v":1,"at":5,"worker":"worker-1","kind":"crash","text":"worker-0 fell silent","nonce":"0000000000000009"}"#,

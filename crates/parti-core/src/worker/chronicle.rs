@@ -112,6 +112,7 @@ impl Chronicle {
                 worker: me.clone(),
                 kind: told.kind,
                 text: told.text.clone(),
+                moves: told.moves.clone(),
                 nonce: out.nonce(),
             };
             writes.push(Write {
@@ -246,6 +247,7 @@ mod tests {
                 worker: WorkerId::new("other"),
                 kind: EventKind::Plan,
                 text: String::new(),
+                moves: None,
                 nonce: Nonce(0),
             };
             Stored {

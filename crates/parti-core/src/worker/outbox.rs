@@ -7,7 +7,7 @@ use std::time::Duration;
 use crate::ids::{Nonce, PartitionId, Revision, WorkerId};
 use crate::io::{Expect, RequestId, StoreOp, StoreReply, StoreRequest, Write, WriteOutcome};
 use crate::key::Key;
-use crate::record::{EventKind, Record};
+use crate::record::{EventKind, Moves, Record};
 use crate::rng::Rng;
 use crate::time::Time;
 use crate::worker::{Action, Report, Trouble};
@@ -61,6 +61,8 @@ pub struct Told {
     pub kind: EventKind,
     /// What.
     pub text: String,
+    /// How it went, if partitions moved.
+    pub moves: Option<Moves>,
 }
 
 #[derive(Clone, Debug)]
@@ -178,22 +180,32 @@ impl Outbox {
     pub fn report(&mut self, report: Report) {
         if let Report::Fenced { partition, epoch } = &report {
             let text = format!("partition {partition} was lost under epoch {epoch}");
-            self.remember(EventKind::Fencing, text);
+            self.remember(EventKind::Fencing, text, None);
         }
         self.actions.push(Action::Report(report));
     }
 
     /// Adds a line to the group's history, and reports it.
     pub fn tell(&mut self, kind: EventKind, text: String) {
-        self.remember(kind, text.clone());
+        self.remember(kind, text.clone(), None);
         self.report(Report::History(text));
     }
 
-    fn remember(&mut self, kind: EventKind, text: String) {
+    /// Tells of moves that have ended.
+    pub fn tell_moves(&mut self, text: String, moves: Moves) {
+        self.remember(EventKind::Handoff, text.clone(), Some(moves));
+        self.report(Report::History(text));
+    }
+
+    fn remember(&mut self, kind: EventKind, text: String, moves: Option<Moves>) {
         // Without a session nobody writes it down.
         if self.told.len() < TOLD {
-            let at = self.wall_ms();
-            self.told.push(Told { at, kind, text });
+            self.told.push(Told {
+                at: self.wall_ms(),
+                kind,
+                text,
+                moves,
+            });
         }
     }
 
@@ -210,7 +222,7 @@ impl Outbox {
             Trouble::Source(_) | Trouble::Store(_) | Trouble::Listing(_)
         );
         if !passes {
-            self.remember(EventKind::Trouble, trouble.to_string());
+            self.remember(EventKind::Trouble, trouble.to_string(), None);
         }
         self.report(Report::Trouble(trouble));
     }

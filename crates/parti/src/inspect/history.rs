@@ -2,7 +2,7 @@
 
 use parti_core::io::Stored;
 use parti_core::key::{Key, Prefix};
-use parti_core::record::{EventKind, Record};
+use parti_core::record::{EventKind, Moves, Record};
 use serde::Serialize;
 
 use crate::store::{Error, GroupStore};
@@ -20,6 +20,9 @@ pub struct Happening {
     pub kind: EventKind,
     /// What happened.
     pub text: String,
+    /// How it went, if partitions moved.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub moves: Option<Moves>,
 }
 
 /// What happened in a group, oldest first: about the newest thousand lines. It is for people: a
@@ -36,6 +39,7 @@ pub(super) fn happenings(events: &[Stored]) -> Vec<Happening> {
             by: event.worker.to_string(),
             kind: event.kind,
             text: event.text.clone(),
+            moves: event.moves.clone(),
         }),
         _ => None,
     };

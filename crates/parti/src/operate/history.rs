@@ -34,6 +34,7 @@ pub(super) async fn tell(store: &GroupStore, kind: EventKind, by: &str, text: St
         worker: WorkerId::new(by),
         kind,
         text,
+        moves: None,
         nonce,
     });
     for _ in 0..TRIES {

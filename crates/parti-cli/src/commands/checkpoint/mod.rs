@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 
 use clap::Subcommand;
 use parti::inspect::{Bounds, Group, PartitionView};
-use parti::operate::{Change, Checkpoints, Rules, Verdict, Wanted};
+use parti::operate::{Change, Checkpoints, Reason, Rules, Verdict, Wanted};
 use parti::store::GroupStore;
 use parti::{Offset, PartitionId};
 use serde::Serialize;
@@ -152,6 +152,7 @@ fn outside(partition: &PartitionId, next: Offset, bounds: &Bounds) -> Failure {
 struct Manner {
     rules: Rules,
     dry_run: bool,
+    reason: Reason,
     shape: Shape,
 }
 
@@ -168,7 +169,10 @@ async fn carry_out(
     }
     let mut changes = planned;
     if !manner.dry_run {
-        changes = match checkpoints.apply(changes, manner.rules).await {
+        changes = match checkpoints
+            .apply(changes, manner.rules, &manner.reason)
+            .await
+        {
             Ok(applied) => applied,
             Err(error) => {
                 eprintln!(

@@ -69,6 +69,7 @@ pub async fn run(args: Args) -> Result<(), Failure> {
             unknown: false,
         },
         dry_run: args.change.dry_run,
+        reason: args.change.reason.into(),
         shape: args.output.output,
     };
     let wanted = vec![Wanted::at(args.partition, next)];
