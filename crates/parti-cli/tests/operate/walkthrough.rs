@@ -146,7 +146,7 @@ impl Background {
 }
 
 fn describe(folder: &Path) -> Value {
-    let text = parti(folder, &[&["group", "describe"], &GROUP[..]].concat(), "").out;
+    let text = parti(folder, &[&["status"], &GROUP[..]].concat(), "").out;
     serde_json::from_str(&text).unwrap_or(Value::Null)
 }
 
