@@ -7,7 +7,7 @@
 //!
 //! The stream is on disk and has 64 virtual partitions. The workers start while it is empty, and
 //! are held back by their handlers until everything is published: what is measured is the flow
-//! through the durable, from a backlog.
+//! through the durable, from a backlog. So nothing may be read past it, however slow it is.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -214,7 +214,7 @@ impl Held {
     async fn start(stream: &JetStream, ack: &str) -> Self {
         let config = format!(
             "expected_workers: 1\nprocessing:\n  start: earliest\njetstream:\n  ack: {ack}\n  \
-             max_ack_pending: {MAX_ACK_PENDING}\n"
+             max_ack_pending: {MAX_ACK_PENDING}\n  catch_up_after: 1h\n"
         );
         let config = Config::from_yaml(&config).expect("settings");
         let gate = Arc::new(Semaphore::new(0));

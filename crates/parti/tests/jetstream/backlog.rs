@@ -173,10 +173,12 @@ async fn large_messages_of_many_partitions() {
                         .payload(payload.clone().into())
                         .message_id(&id);
                     let sent = context.send_publish(format!("p.{partition}"), message);
-                    match sent.await {
-                        Ok(ack) if ack.await.is_ok() => return,
-                        _ => tokio::time::sleep(Duration::from_millis(50)).await,
+                    if let Ok(ack) = sent.await
+                        && ack.await.is_ok()
+                    {
+                        return;
                     }
+                    tokio::time::sleep(Duration::from_millis(50)).await;
                 }
             };
             let stored = tokio::time::timeout(PATIENCE, stored).await;
