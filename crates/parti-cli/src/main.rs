@@ -32,6 +32,7 @@ Examples:
   parti produce --source log:data --topic orders < orders.jsonl
   parti consume --store sqlite:data/group.db --source log:data --topic orders --group billing
   parti status --store sqlite:data/group.db --source log:data --topic orders --group billing
+  parti watch --store sqlite:data/group.db --source log:data --topic orders --group billing
   parti checkpoint reset --store sqlite:data/group.db --source log:data --topic orders
         --group billing --all --to earliest --dry-run
   parti plan --workers 3 --partitions 100 --add 1";
