@@ -50,7 +50,7 @@ impl Invariant for KeepsNothing {
                     "process {proc} wrote progress of partition {id}: {after:?}"
                 ));
             }
-            if let Some(lane) = self.lanes.get_mut(id)
+            if let Some(lane) = self.lanes.get_mut(&PartitionId::new(id))
                 && (lane.proc, lane.taken.next()) == (proc, after.epoch)
             {
                 lane.taken = after.epoch;
