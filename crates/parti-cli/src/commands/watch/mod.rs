@@ -109,7 +109,8 @@ pub async fn run(args: Args) -> Result<(), Failure> {
                 let began = Instant::now();
                 screen.draw(|frame| screen::draw(frame, &mut app, paint))?;
                 changed = false;
-                rest = Instant::now() + (began.elapsed() * REST_FOR_DRAWING).clamp(SHORTEST, LONGEST);
+                let pause = began.elapsed() * REST_FOR_DRAWING;
+                rest = Instant::now() + pause.clamp(SHORTEST, LONGEST);
                 continue;
             }
         };
