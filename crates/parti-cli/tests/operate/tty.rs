@@ -152,8 +152,15 @@ impl Tty {
             }
             std::thread::sleep(Duration::from_millis(20));
         }
-        let _ = self.child.kill();
         panic!("it did not end:\n{}", self.screen().join("\n"));
+    }
+}
+
+/// A test that fails leaves nothing behind.
+impl Drop for Tty {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
     }
 }
 

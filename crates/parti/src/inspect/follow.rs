@@ -7,7 +7,7 @@
 //! ```
 //!
 //! What a view costs grows with the group, so the rest after one does, too: whoever follows spends
-//! about a hundredth of a core on making views, however large the group and however busy.
+//! about half a hundredth of a core on making views, however large the group and however busy.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -27,7 +27,7 @@ const SHORTEST_REST: Duration = Duration::from_millis(250);
 /// The longest, however long a view takes.
 const LONGEST_REST: Duration = Duration::from_secs(2);
 /// A rest is so many times as long as the work before it.
-const REST_FOR_WORK: u32 = 100;
+const REST_FOR_WORK: u32 = 200;
 /// Changes that go into one view; a flood does not put it off for ever.
 const CHANGES: usize = 50_000;
 
