@@ -8,6 +8,7 @@
 //! Data goes to stdout, everything else to stderr.
 
 use std::process::ExitCode;
+use std::time::Duration;
 
 use clap::{Parser, Subcommand};
 
@@ -103,8 +104,9 @@ fn main() -> ExitCode {
             Command::Man(args) => commands::man::run(&args),
         }
     });
-    // A line that still waits on a terminal must not keep the program.
-    runtime.shutdown_background();
+    // Commands that still run for messages end with their tasks; a line that waits on a terminal
+    // must not keep the program.
+    runtime.shutdown_timeout(Duration::from_millis(500));
     match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {

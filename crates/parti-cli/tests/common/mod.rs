@@ -165,9 +165,15 @@ impl Group {
 
     /// Starts a worker.
     pub fn consume(&mut self) -> usize {
+        self.consume_with(&[])
+    }
+
+    /// Starts a worker with more flags.
+    pub fn consume_with(&mut self, flags: &[&str]) -> usize {
         let mut child = self
             .consumer()
             .args(["-o", "jsonl"])
+            .args(flags)
             .stdout(Stdio::piped())
             .spawn()
             .expect("runs");

@@ -5,6 +5,7 @@ mod common;
 mod imports;
 mod live;
 mod mistakes;
+mod requests;
 mod scene;
 mod shown;
 mod stores;
