@@ -10,7 +10,6 @@ use parti_core::config::Coordination;
 use parti_core::ids::{PartitionId, Revision};
 use parti_core::key::Key;
 use parti_core::record::{Outcome, OverridesRecord, Record, Request};
-use parti_core::worker::Action;
 
 use super::{Invariant, Verdict};
 use crate::facts::{Facts, Seen};
@@ -55,14 +54,10 @@ impl Invariant for PauseRests {
                     self.paused.insert(partition.clone());
                 }
             }
-            Seen::Acted {
-                proc,
-                action: Action::Handle(job),
-                ..
-            } if self.paused.contains(&job.partition) => {
+            Seen::CallBegan { proc, job, .. } if self.paused.contains(&job.partition) => {
                 return Err(format!(
-                    "process {proc} begins messages of {} under epoch {}, though it is paused",
-                    job.partition, job.epoch
+                    "process {proc} begins {}/{} under epoch {}, though it is paused",
+                    job.partition, job.message.offset, job.epoch
                 ));
             }
             _ => {}
