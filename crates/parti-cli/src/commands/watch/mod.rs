@@ -51,10 +51,10 @@ const LONGEST: Duration = Duration::from_millis(500);
 /// A rest is so many times as long as the drawing before it.
 const REST_FOR_DRAWING: u32 = 100;
 
-/// Watch a group live in the terminal: workers, a map of partitions by owner, lag, rates, handoffs,
-/// events.
+/// Watch a group live in the terminal, and operate it: workers, partitions, lag, rates, events.
 ///
-/// It is fed by one watch of the store. With --source there are lags, and for logs rates, too.
+/// There are a table of workers, a map of partitions by owner, handoffs under way and what happened,
+/// all fed by one watch of the store. With --source there are lags, and for logs rates, too.
 ///
 /// Keys ask the group for something, as the commands of the same names do: drain (d) or evict (e) the
 /// chosen worker; pause or resume (p), move (m) or unpin (u) the chosen partition; rebalance (b). Each
