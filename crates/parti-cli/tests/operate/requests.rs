@@ -148,7 +148,7 @@ fn gently(store: &str, config: &str) {
 
 fn leaderless() -> String {
     format!(
-        "coordination: leaderless\nleaderless:\n  claim_interval: 500ms\n  lease_ttl: 1500ms\n{CONFIG}"
+        "coordination: leaderless\nleaderless:\n  claim_interval: 500ms\n  heartbeat: 300ms\n  lease_ttl: 1500ms\n{CONFIG}"
     )
 }
 

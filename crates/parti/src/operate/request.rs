@@ -371,11 +371,6 @@ impl Seen<'_> {
         })
     }
 
-    fn life(&self, worker: &WorkerId, stays: bool) -> Option<Incarnation> {
-        let mut lives = self.lives(stays);
-        lives.find_map(|(id, life, _)| (id == worker).then_some(life))
-    }
-
     fn heeds(&self, session: &WorkerRecord) -> bool {
         self.heeded.is_none_or(|heeded| session.heeds >= heeded)
     }
@@ -392,11 +387,16 @@ impl Sight for Seen<'_> {
     }
 
     fn life_of(&self, worker: &WorkerId) -> Option<Incarnation> {
-        self.life(worker, true)
+        let mut lives = self.lives(true);
+        lives.find_map(|(id, life, _)| (id == worker).then_some(life))
     }
 
     fn present_life(&self, worker: &WorkerId) -> Option<Incarnation> {
-        self.life(worker, false)
+        // Also if it was told to end: it is there until it has.
+        let mut sessions = self.records.sessions();
+        sessions.find_map(|(id, life, session)| {
+            (id == worker && !session.status.is_over()).then_some(life)
+        })
     }
 
     fn is_over(&self, worker: &WorkerId, life: Incarnation) -> bool {
