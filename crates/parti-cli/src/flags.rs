@@ -93,16 +93,18 @@ pub struct ReasonFlags {
 
 impl From<ReasonFlags> for Reason {
     fn from(flags: ReasonFlags) -> Self {
-        let user = || {
-            let named = ["USER", "LOGNAME"].into_iter();
-            let mut named = named.filter_map(|name| std::env::var(name).ok());
-            named.next().unwrap_or_else(|| "somebody".to_owned())
-        };
         Self {
             by: flags.by.unwrap_or_else(user),
             why: flags.why,
         }
     }
+}
+
+/// The user's name.
+pub fn user() -> String {
+    let named = ["USER", "LOGNAME"].into_iter();
+    let mut named = named.filter_map(|name| std::env::var(name).ok());
+    named.next().unwrap_or_else(|| "somebody".to_owned())
 }
 
 /// A flag's duration.

@@ -3,11 +3,15 @@
 
 use std::collections::BTreeMap;
 
-use parti::inspect::{Bounds, Group, PartitionView, Sight};
+use parti::core::record::Request;
+use parti::inspect::{Bounds, Group, PartitionView, Sight, WorkerView};
+use parti::operate::{self, CarriedOut};
 use parti::{PartitionId, WorkerId};
 
+use super::ask::{Asked, Asking};
+use super::events::{self, Told};
 use super::heads::Look;
-use super::list::{self, Filter, PartitionSort, WorkerRow, WorkerSort};
+use super::list::{self, Filter, Health, PartitionSort, WorkerRow, WorkerSort};
 use super::marks::Marks;
 use super::rates::Rates;
 
@@ -20,6 +24,8 @@ pub enum Input {
     Sight(Sight),
     /// The source tells.
     Look(Look),
+    /// What became of a request.
+    Answer(Request, Result<CarriedOut, operate::Error>),
     /// Time has passed.
     Tick,
 }
@@ -50,6 +56,8 @@ pub enum Key {
 pub enum Effect {
     /// End the view.
     Quit,
+    /// Ask the group for this, for this reason, and answer when it is done.
+    Request(Request, String),
 }
 
 /// What keys are about.
@@ -60,6 +68,8 @@ pub enum Pane {
     Workers,
     /// The map of partitions.
     Partitions,
+    /// What happened.
+    Events,
 }
 
 /// What a cell of the map shows.
@@ -82,6 +92,10 @@ pub enum Mode {
     Find,
     /// All keys are explained; the next one goes back.
     Help,
+    /// Something is about to be asked of the group.
+    Ask(Asking),
+    /// The view is to end, though a request is not answered: that has to be confirmed.
+    Leave,
 }
 
 /// Whose the offsets are.
@@ -127,16 +141,24 @@ pub struct App {
     pub partition_sort: PartitionSort,
     /// Which partitions are shown.
     pub filter: Filter,
-    /// Text that an id must hold, for workers and for partitions.
-    pub find: [String; 2],
+    /// Text that an id must hold, or what happened, by [`Pane`].
+    pub find: [String; 3],
     /// What a cell shows.
     pub cells: Cells,
     /// The chosen worker.
     pub worker: Option<WorkerId>,
     /// The chosen partition.
     pub partition: Option<PartitionId>,
+    /// How many lines before the newest the cursor stands, in what happened.
+    pub back: usize,
     /// What the lowest line is for.
     pub mode: Mode,
+    /// What was asked of the group, and is not answered.
+    pub asked: Vec<Asked>,
+    /// What became of all that was asked for, newest last.
+    pub told: Vec<Told>,
+    /// What the lowest line says until the next key, and how that is.
+    pub said: Option<(Health, String)>,
     /// How many cells a row of the map has, and how many rows there are. The screen tells.
     pub map_size: (usize, usize),
     bounds: BTreeMap<PartitionId, Bounds>,
@@ -165,7 +187,11 @@ impl App {
             cells: Cells::default(),
             worker: None,
             partition: None,
+            back: 0,
             mode: Mode::default(),
+            asked: Vec::new(),
+            told: Vec::new(),
+            said: None,
             map_size: (1, 1),
             bounds: BTreeMap::new(),
         };
@@ -186,6 +212,10 @@ impl App {
                 self.look(look);
                 None
             }
+            Input::Answer(request, outcome) => {
+                self.answer(&request, outcome);
+                None
+            }
             Input::Tick => {
                 // Ages and rates, which change by themselves.
                 self.workers = list::workers(self);
@@ -197,6 +227,11 @@ impl App {
     fn sight(&mut self, sight: Sight) {
         match sight {
             Sight::Group(group) => {
+                if self.back > 0 {
+                    // The cursor stays where it is.
+                    let find = &self.find[Pane::Events as usize];
+                    self.back += events::newer(&group.history, &self.group.history, find);
+                }
                 self.group = *group;
                 (self.blind, self.gone) = (None, false);
                 self.see();
@@ -277,10 +312,30 @@ impl App {
         self.group.partition(self.partition.as_ref()?)
     }
 
-    /// Where the chosen worker is in its table.
-    pub fn worker_place(&self) -> usize {
-        let chosen = |row: &WorkerRow| Some(&row.id) == self.worker.as_ref();
-        self.workers.iter().position(chosen).unwrap_or(0)
+    /// The chosen worker.
+    pub fn chosen_worker(&self) -> Option<&WorkerView> {
+        let chosen = self.worker.as_ref()?;
+        self.group.workers.iter().find(|own| own.id == *chosen)
+    }
+
+    /// Where a worker is in the table.
+    pub fn place_of_worker(&self, worker: Option<&WorkerId>) -> usize {
+        let is_it = |row: &WorkerRow| Some(&row.id) == worker;
+        self.workers.iter().position(is_it).unwrap_or(0)
+    }
+
+    /// The worker that the cursor stands at: the chosen one, or the one that is being chosen.
+    pub fn pointed_worker(&self) -> Option<&WorkerId> {
+        match (&self.mode, self.pane) {
+            (Mode::Ask(Asking::Where { worker, .. }), _) => Some(worker),
+            (_, Pane::Workers) => self.worker.as_ref(),
+            _ => None,
+        }
+    }
+
+    /// Where the cursor stands, in so many lines of what happened.
+    pub fn event_place(&self, lines: usize) -> usize {
+        lines.saturating_sub(1).saturating_sub(self.back)
     }
 
     /// Messages of a partition that are done, by second.
@@ -295,10 +350,18 @@ impl App {
         if key == Key::Interrupt {
             return Some(Effect::Quit);
         }
-        match self.mode {
+        match &self.mode {
             Mode::Help => self.mode = Mode::Look,
             Mode::Find => self.find_key(key),
-            Mode::Look => return self.look_key(key),
+            Mode::Look => {
+                self.said = None;
+                return self.look_key(key);
+            }
+            Mode::Ask(asking) => return self.ask_key(asking.clone(), key),
+            Mode::Leave => {
+                self.mode = Mode::Look;
+                return matches!(key, Key::Char('y' | 'Y')).then_some(Effect::Quit);
+            }
         }
         None
     }
@@ -315,21 +378,26 @@ impl App {
             Key::Char(letter) => find.push(letter),
             _ => {}
         }
+        self.back = 0;
         self.arrange();
     }
 
     fn look_key(&mut self, key: Key) -> Option<Effect> {
         match (key, self.pane) {
+            (Key::Char('q'), _) if !self.asked.is_empty() => self.mode = Mode::Leave,
             (Key::Char('q'), _) => return Some(Effect::Quit),
+            (Key::Char(wish @ ('d' | 'e' | 'p' | 'm' | 'u' | 'b')), _) => self.wish(wish),
             (Key::Char('?' | 'h'), _) => self.mode = Mode::Help,
             (Key::Char('/'), _) => self.mode = Mode::Find,
             (Key::Escape, _) => {
                 self.find = Default::default();
                 self.filter = Filter::default();
+                self.back = 0;
                 self.arrange();
             }
             (Key::Tab, Pane::Workers) => self.pane = Pane::Partitions,
-            (Key::Tab, Pane::Partitions) => self.pane = Pane::Workers,
+            (Key::Tab, Pane::Partitions) => self.pane = Pane::Events,
+            (Key::Tab, Pane::Events) => self.pane = Pane::Workers,
             (Key::Char('s'), Pane::Workers) => {
                 self.worker_sort = self.worker_sort.next();
                 self.arrange();
@@ -350,12 +418,18 @@ impl App {
             }
             (_, Pane::Workers) => self.choose_worker(key),
             (_, Pane::Partitions) => self.choose_partition(key),
+            (_, Pane::Events) => {
+                let count = events::events(self).len();
+                let place = step(key, self.event_place(count), count, 1, 10);
+                self.back = count.saturating_sub(place + 1);
+            }
         }
         None
     }
 
     fn choose_worker(&mut self, key: Key) {
-        let place = step(key, self.worker_place(), self.workers.len(), 1, 10);
+        let place = self.place_of_worker(self.worker.as_ref());
+        let place = step(key, place, self.workers.len(), 1, 10);
         self.worker = self.workers.get(place).map(|row| row.id.clone());
         if self.filter == Filter::Worker {
             self.arrange();
@@ -376,7 +450,7 @@ impl App {
 }
 
 /// Where a key leads in a list.
-fn step(key: Key, place: usize, count: usize, line: usize, page: usize) -> usize {
+pub(super) fn step(key: Key, place: usize, count: usize, line: usize, page: usize) -> usize {
     let last = count.saturating_sub(1);
     match key {
         Key::Up => place.checked_sub(line).unwrap_or(place),

@@ -22,6 +22,11 @@ impl Mark {
         letter: '#',
         number: 0,
     };
+
+    /// Whether this letter means its worker, and nobody else.
+    pub fn is(self, letter: char) -> bool {
+        self.letter == letter && self != Self::REST
+    }
 }
 
 /// Who has which mark.

@@ -3,13 +3,16 @@
 //! ```text
 //!   store ── one watch ──▶ inspect::follow ──┐
 //!   source ── now and then ──▶ heads ────────┼──▶ App ──▶ screen, when something changed
-//!   keyboard ──▶ terminal ───────────────────┘     └──▶ effects
+//!   keyboard ──▶ terminal ───────────────────┤     └──▶ effects
+//!   group ── answers ◀── operate::request ◀──┴──────────────┘
 //! ```
 //!
 //! [`app`] is all state and what becomes of it, without a terminal; [`screen`] draws it, without
 //! changing it. Here is only the loop.
 
 mod app;
+mod ask;
+mod events;
 mod heads;
 mod list;
 mod marks;
@@ -25,6 +28,7 @@ use std::time::Duration;
 use anstream::{AutoStream, ColorChoice};
 use futures_util::StreamExt;
 use parti::inspect::{self, Group, Sight};
+use parti::operate::{self, Reason};
 use parti::store::GroupStore;
 use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
@@ -33,7 +37,7 @@ use self::app::{App, Effect, Input, Offsets};
 use self::screen::Paint;
 use self::terminal::{Screen, Typed};
 use crate::exit::{CODES, Failure};
-use crate::flags::{GroupFlags, SourceFlags};
+use crate::flags::{self, GroupFlags, SourceFlags};
 use crate::places::{self, Opened};
 use crate::show::now_ms;
 use crate::signals::Endings;
@@ -47,10 +51,15 @@ const LONGEST: Duration = Duration::from_millis(500);
 /// A rest is so many times as long as the drawing before it.
 const REST_FOR_DRAWING: u32 = 100;
 
-/// Watch a group live in the terminal: workers, a map of partitions by owner, lag, rates, handoffs.
+/// Watch a group live in the terminal, and operate it: workers, partitions, lag, rates, events.
 ///
-/// It is fed by one watch of the store. With --source there are lags, and for logs rates, too. The
-/// key ? explains all others.
+/// There are a table of workers, a map of partitions by owner, handoffs under way and what happened,
+/// all fed by one watch of the store. With --source there are lags, and for logs rates, too.
+///
+/// Keys ask the group for something, as the commands of the same names do: drain (d) or evict (e) the
+/// chosen worker; pause or resume (p), move (m) or unpin (u) the chosen partition; rebalance (b). Each
+/// asks why, and whether that is meant; the group's history has your name, and the reason. The key ?
+/// explains all others.
 ///
 /// Example: parti watch --store nats://localhost:4222 --group billing --source log:data
 #[derive(clap::Args)]
@@ -60,6 +69,9 @@ pub struct Args {
     group: GroupFlags,
     #[command(flatten)]
     source: SourceFlags,
+    /// How long to wait for the effect of what is asked for by a key
+    #[arg(long, default_value = "30s", value_parser = flags::duration, value_name = "TIME")]
+    timeout: Duration,
 }
 
 /// Does it.
@@ -83,6 +95,7 @@ pub async fn run(args: Args) -> Result<(), Failure> {
     if let Some(source) = source {
         tokio::spawn(heads::look(source, known, looks));
     }
+    let (answers, mut answered) = mpsc::channel(1);
     let paint = Paint {
         colours: AutoStream::choice(&std::io::stdout()) != ColorChoice::Never,
     };
@@ -103,6 +116,7 @@ pub async fn run(args: Args) -> Result<(), Failure> {
             },
             Some(sight) = sights.next() => Some(Input::Sight(sight)),
             Some(look) = looked.recv() => Some(Input::Look(look)),
+            Some(answer) = answered.recv() => Some(answer),
             _ = tick.tick() => Some(Input::Tick),
             () = endings.next() => return Ok(()),
             () = sleep_until(rest), if changed => {
@@ -118,6 +132,19 @@ pub async fn run(args: Args) -> Result<(), Failure> {
         let Some(input) = input else { continue };
         match app.update(now_ms(), input) {
             Some(Effect::Quit) => return Ok(()),
+            Some(Effect::Request(request, why)) => {
+                let reason = Reason {
+                    by: flags::user(),
+                    why,
+                };
+                let (store, answers) = (store.clone(), answers.clone());
+                tokio::spawn(async move {
+                    let wanted = request.clone();
+                    let asked = operate::request(&store, wanted, reason, args.timeout).await;
+                    // If nobody listens any more, the group's history still has it.
+                    let _ = answers.send(Input::Answer(request, asked)).await;
+                });
+            }
             None => {}
         }
         ids.send_if_modified(|ids| {

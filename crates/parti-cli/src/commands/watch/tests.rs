@@ -1,5 +1,8 @@
 //! The view without a terminal: what keys and news do, and what is on the screen then.
 
+mod ask;
+mod events;
+
 use std::collections::BTreeMap;
 
 use parti::core::ids::Incarnation;

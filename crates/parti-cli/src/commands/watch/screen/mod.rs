@@ -6,10 +6,15 @@
 //!   │ workers          │        │ workers       │ map           │
 //!   │ map, partitions  │        │               │ partitions    │
 //!   │ moving           │        ├ moving ───────┴───────────────┤
+//!   │ events           │        │ events                        │
 //!   │ chosen, keys     │        │ chosen, keys                  │
 //!   └──────────────────┘        └───────────────────────────────┘
 //! ```
+//!
+//! Events have a fifth of a narrow screen and a quarter of a wide one; half, while they are looked
+//! at.
 
+mod events;
 mod foot;
 mod head;
 mod map;
@@ -21,11 +26,13 @@ mod workers;
 use ratatui::Frame;
 use ratatui::layout::Rect;
 
-use super::app::{App, Mode};
+use super::app::{App, Mode, Pane};
 pub use text::Paint;
 
 /// From this width on, workers and map stand side by side.
 const WIDE: u16 = 120;
+/// Workers and map together have at least so many rows.
+const LEAST_ABOVE: u16 = 6;
 /// Below this there is no room for anything.
 const SMALLEST: (u16, u16) = (60, 14);
 
@@ -37,6 +44,7 @@ struct Places {
     map: Rect,
     partitions: Rect,
     moving: Rect,
+    events: Rect,
     foot: Rect,
 }
 
@@ -61,6 +69,7 @@ pub fn draw(frame: &mut Frame<'_>, app: &mut App, paint: Paint) {
         map::draw(buffer, places.map, app, paint);
         partitions::draw(buffer, places.partitions, app, paint);
         moving::draw(buffer, places.moving, app, paint);
+        events::draw(buffer, places.events, app, paint);
     }
     foot::draw(buffer, places.foot, app, paint);
 }
@@ -84,8 +93,21 @@ fn places(area: Rect, app: &App) -> Places {
         0 => 0,
         moves => moves.saturating_add(1).min(body.height / 5),
     };
-    let above = body.height - moving_rows;
+    // As much as there is to say, and a line for it where somebody looks in vain.
+    let lines = app.group.history.len() + app.told.len();
+    let most = match (app.pane, area.width >= WIDE) {
+        (Pane::Events, _) => body.height / 2,
+        (_, true) => body.height / 4,
+        (_, false) => body.height / 5,
+    };
+    let event_rows = match (lines, app.pane) {
+        (0, Pane::Workers | Pane::Partitions) => 0,
+        _ => count(lines).saturating_add(1).min(most),
+    };
+    let event_rows = event_rows.min(body.height.saturating_sub(moving_rows + LEAST_ABOVE));
+    let above = body.height - moving_rows - event_rows;
     let moving = part(body, above, moving_rows);
+    let events = part(body, above + moving_rows, event_rows);
     let (workers, map) = if area.width >= WIDE {
         let left = area.width / 2;
         let whole = part(body, 0, above);
@@ -117,6 +139,7 @@ fn places(area: Rect, app: &App) -> Places {
         map,
         partitions,
         moving,
+        events,
         foot,
     }
 }

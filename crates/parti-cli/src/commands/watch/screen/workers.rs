@@ -5,7 +5,7 @@ use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use ratatui::text::Span;
 
-use super::super::app::{App, Pane};
+use super::super::app::App;
 use super::super::list::{Health, WorkerRow};
 use super::text::{Paint, clip, put, rate, row, short_or_dash, title};
 use crate::show::age;
@@ -19,7 +19,9 @@ const BAR: usize = 6;
 /// Draws it.
 pub fn draw(buffer: &mut Buffer, area: Rect, app: &App, paint: Paint) {
     let rows = usize::from(area.height).saturating_sub(2);
-    let from = first(app.worker_place(), app.workers.len(), rows);
+    let pointed = app.pointed_worker();
+    let place = app.place_of_worker(pointed.or(app.worker.as_ref()));
+    let from = first(place, app.workers.len(), rows);
     let mut says = vec![app.workers.len().to_string()];
     if app.workers.len() > rows {
         let last = (from + rows).min(app.workers.len());
@@ -29,8 +31,7 @@ pub fn draw(buffer: &mut Buffer, area: Rect, app: &App, paint: Paint) {
     if !app.find[0].is_empty() {
         says.push(format!("with {:?}", app.find[0]));
     }
-    let focus = app.pane == Pane::Workers;
-    title(buffer, area, paint, "Workers", focus, &says);
+    title(buffer, area, paint, "Workers", pointed.is_some(), &says);
     let wide = area.width >= WITH_BAR;
     let ids = app
         .workers
@@ -54,7 +55,7 @@ pub fn draw(buffer: &mut Buffer, area: Rect, app: &App, paint: Paint) {
     );
     let shown = app.workers.iter().skip(from).take(rows);
     for (line, worker) in shown.enumerate() {
-        let chosen = focus && app.worker.as_ref() == Some(&worker.id);
+        let chosen = pointed == Some(&worker.id);
         let lead = if worker.leader { "*" } else { " " };
         let cursor = if chosen { ">" } else { " " };
         let id = clip(worker.id.as_str(), id_width);
