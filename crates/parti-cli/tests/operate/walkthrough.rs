@@ -264,7 +264,7 @@ fn the_walkthrough_of_the_docs_is_what_happens() {
         check(folder, &step.command, &said);
         let here = fs::canonicalize(folder).expect("a path");
         let here = here.display().to_string();
-        let answer = format!("{}{}", said.out, said.err).replace(&here, "/home/alice");
+        let answer = format!("{}{}", said.out, said.err).replace(&here, "/srv/alice");
         real.push_str(&format!("$ {}\n{answer}", step.command));
         written.push_str(&format!("$ {}\n{}", step.command, step.answer));
     }
