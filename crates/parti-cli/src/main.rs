@@ -52,6 +52,7 @@ enum Command {
     Produce(commands::produce::Args),
     Consume(commands::consume::Args),
     Status(commands::status::Args),
+    Watch(commands::watch::Args),
     /// Look at groups, and end them
     #[command(subcommand)]
     Group(commands::group::Command),
@@ -89,6 +90,7 @@ fn main() -> ExitCode {
             Command::Produce(args) => commands::produce::run(args).await,
             Command::Consume(args) => commands::consume::run(args).await,
             Command::Status(args) => commands::status::run(args).await,
+            Command::Watch(args) => commands::watch::run(args).await,
             Command::Group(command) => commands::group::run(command).await,
             Command::Worker(command) => commands::worker::run(command).await,
             Command::Partition(command) => commands::partition::run(command).await,

@@ -79,6 +79,12 @@ pub fn is_there(worker: &WorkerView) -> bool {
     matches!(worker.status, SessionStatus::Live | SessionStatus::Leaving)
 }
 
+/// Whether a worker that should renew its session has not for a while.
+pub fn is_silent(worker: &WorkerView, now_ms: u64) -> bool {
+    let silent = worker.silent_ms(now_ms);
+    is_there(worker) && silent.is_some_and(|ms| ms > OLD_BEAT_MS)
+}
+
 /// Workers that are there or own something; with `all` also those that went.
 pub fn workers(group: &Group, all: bool) -> Table {
     let mut table = Table::new([
@@ -94,7 +100,7 @@ pub fn workers(group: &Group, all: bool) -> Table {
     for worker in group.workers.iter().filter(shown) {
         let silent = worker.silent_ms(now);
         let beat = silent.map_or_else(|| "-".to_owned(), |ms| format!("{} ago", age(ms)));
-        let old = is_there(worker) && silent.is_some_and(|ms| ms > OLD_BEAT_MS);
+        let old = is_silent(worker, now);
         let status = word(worker.status);
         table.row([
             worker.id.to_string().into(),
@@ -113,7 +119,8 @@ pub fn workers(group: &Group, all: bool) -> Table {
     table
 }
 
-fn note(worker: &WorkerView, old: bool) -> String {
+/// What is to be said of a worker.
+pub fn note(worker: &WorkerView, old: bool) -> String {
     let mut notes = Vec::new();
     if worker.leader {
         notes.push("leads".to_owned());
@@ -181,7 +188,8 @@ pub fn partitions<'a>(partitions: impl IntoIterator<Item = &'a PartitionView>) -
     table
 }
 
-fn partition_note(partition: &PartitionView) -> String {
+/// What is to be said of a partition.
+pub fn partition_note(partition: &PartitionView) -> String {
     let mut notes = Vec::new();
     if partition.paused {
         notes.push("paused".to_owned());

@@ -13,4 +13,5 @@ pub mod plan;
 pub mod produce;
 pub mod status;
 pub mod topic;
+pub mod watch;
 pub mod worker;

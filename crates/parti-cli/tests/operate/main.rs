@@ -8,4 +8,6 @@ mod mistakes;
 mod scene;
 mod shown;
 mod stores;
+mod terminal;
 mod tools;
+mod tty;

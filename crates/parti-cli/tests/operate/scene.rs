@@ -2,16 +2,18 @@
 
 #![allow(dead_code, reason = "the bench uses the fleet, the tests use the rest")]
 
+use std::collections::BTreeMap;
 use std::io::Write as _;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use parti::core::ids::{
     Epoch, Incarnation, Nonce, Offset, PartitionId, Revision, Term, Version, WorkerId,
 };
-use parti::core::io::{Expect, Write, WriteOutcome};
-use parti::core::key::Key;
+use parti::core::io::{Expect, Stored, Write, WriteOutcome};
+use parti::core::key::{Key, Prefix};
 use parti::core::record::{
     AssignmentRecord, Fingerprint, GroupRecord, LeaderRecord, Lifecycle, PartitionRecord,
     PlanRecord, PlanState, Ready, Record, SessionStatus, WorkerRecord,
@@ -94,6 +96,48 @@ impl Desk {
         revisions
     }
 
+    /// Lets the fleet live for a while: sessions are renewed every two seconds, checkpoints are
+    /// written every five, in turn. Answers how many writes that were.
+    pub async fn live(&self, span: Duration, workers: usize, partitions: usize) -> usize {
+        let mut known = self.store.list(Prefix::Partitions).await.expect("listed");
+        known.extend(self.store.list(Prefix::Workers).await.expect("listed"));
+        let mut known: BTreeMap<Key, Stored> = (known.into_iter())
+            .map(|stored| (stored.key.clone(), stored))
+            .collect();
+        let (began, mut writes) = (Instant::now(), 0);
+        let mut tick = tokio::time::interval(Duration::from_millis(100));
+        let mut turn = 0;
+        while began.elapsed() < span {
+            tick.tick().await;
+            let name = |n: usize| Key::Worker(WorkerId::new(format!("worker-{}", n % workers)));
+            let id = |n: usize| Key::Partition(PartitionId::new((n % partitions).to_string()));
+            let renewed = (turn * workers / 20..(turn + 1) * workers / 20).map(name);
+            let flushed = (turn * partitions / 50..(turn + 1) * partitions / 50).map(id);
+            let batch: Vec<Write> = renewed
+                .chain(flushed)
+                .filter_map(|key| Some(later(known.get(&key)?)))
+                .collect();
+            for (write, outcome) in batch.iter().zip(self.store.write(&batch).await) {
+                let WriteOutcome::Done(revision) = outcome else {
+                    panic!("not written: {outcome:?}")
+                };
+                let record = write.value.clone().expect("a record");
+                let key = write.key.clone();
+                known.insert(
+                    key.clone(),
+                    Stored {
+                        key,
+                        revision,
+                        record,
+                    },
+                );
+            }
+            writes += batch.len();
+            turn += 1;
+        }
+        writes
+    }
+
     /// Leaves the group as a deletion that was interrupted does.
     pub async fn close(&self) {
         let found = self.store.read(&Key::Group).await.expect("readable");
@@ -116,6 +160,31 @@ impl Desk {
             matches!(outcome, Some(WriteOutcome::Done(_))),
             "{outcome:?}"
         );
+    }
+}
+
+/// The next state of a session or a checkpoint.
+fn later(found: &Stored) -> Write {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH);
+    let now = now.map_or(0, |now| now.as_millis() as u64);
+    let record = match &found.record {
+        Record::Worker(session) => Record::Worker(Arc::new(WorkerRecord {
+            incarnation: Some(session.incarnation_at(found.revision)),
+            beat: session.beat + 1,
+            renewed_at: now,
+            ..(**session).clone()
+        })),
+        Record::Partition(checkpoint) => Record::Partition(Arc::new(PartitionRecord {
+            offset: Some(checkpoint.next_offset()),
+            updated_at: now,
+            ..(**checkpoint).clone()
+        })),
+        other => other.clone(),
+    };
+    Write {
+        key: found.key.clone(),
+        expect: Expect::At(found.revision),
+        value: Some(record),
     }
 }
 

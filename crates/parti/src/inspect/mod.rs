@@ -5,6 +5,7 @@
 //!                                ├─ leader, plan
 //!                                ├─ partitions   owner, epoch, checkpoint ──┐
 //!                                └─ handoffs     who gets what from whom    │
+//!     └── watch ──▶ follow: the same again whenever something changed
 //!   source ──▶ Bounds ─────────────────────────────────── locate ──▶ lag ◀──┘
 //! ```
 //!
@@ -13,12 +14,14 @@
 //! is decided by its silence on the observer's own clock, which takes longer than one look.
 
 mod bounds;
+mod follow;
 mod group;
 mod partition;
 mod records;
 mod worker;
 
 pub use bounds::Bounds;
+pub use follow::{Sight, follow};
 pub use group::{Group, Handoff, Plan, Stage, Unreadable};
 pub use partition::{OwnerSession, PartitionView};
 pub(crate) use records::{CLOSED, Records};

@@ -18,7 +18,7 @@ use crate::store::{Error, GroupStore};
 pub(crate) const CLOSED: &str = "being deleted (`parti group delete` ends that)";
 
 /// A group's records, each as of its own read.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Records {
     pub group: Option<Stored>,
     pub leader: Option<Stored>,
@@ -49,6 +49,25 @@ impl Records {
             requests,
             partitions,
         })
+    }
+
+    /// These, sorted by what they are. What belongs to no group is left out.
+    pub fn of<'a>(stored: impl IntoIterator<Item = &'a Stored>) -> Self {
+        let mut records = Self::default();
+        for stored in stored {
+            let stored = stored.clone();
+            match stored.key {
+                Key::Group => records.group = Some(stored),
+                Key::Leader => records.leader = Some(stored),
+                Key::Plan => records.plan = Some(stored),
+                Key::Worker(_) => records.workers.push(stored),
+                Key::Assignment(_) => records.assignments.push(stored),
+                Key::Request(_) => records.requests.push(stored),
+                Key::Partition(_) => records.partitions.push(stored),
+                Key::Event(_) | Key::Topic(_) => {}
+            }
+        }
+        records
     }
 
     /// Whether there is such a group. Checkpoints alone are none: they may wait for one.

@@ -148,10 +148,20 @@ impl GroupStore {
             io::Scope::Key(key) => Scope::Key(self.text(key)),
             io::Scope::Prefix(prefix) => self.under(*prefix),
         };
+        self.watch_text(text)
+    }
+
+    /// Watches everything that the group has, by one watch of the store. The kind comes first in a
+    /// key, so it hears other groups of the store, too; what is theirs is dropped unread.
+    pub(crate) fn watch_all(&self) -> BoxStream<'static, GroupChange> {
+        self.watch_text(Scope::Under(String::new()))
+    }
+
+    fn watch_text(&self, scope: Scope) -> BoxStream<'static, GroupChange> {
         let group = self.clone();
         let mut snapshot: Option<Vec<io::Stored>> = Some(Vec::new());
         self.store
-            .watch(text)
+            .watch(scope)
             .filter_map(move |change| {
                 let told = group.tell(&mut snapshot, change);
                 async move { told }

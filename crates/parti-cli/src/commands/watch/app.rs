@@ -1,0 +1,390 @@
+//! What the view knows, and what becomes of it: keys and news go in, effects come out. Nothing here
+//! knows of a terminal.
+
+use std::collections::BTreeMap;
+
+use parti::inspect::{Bounds, Group, PartitionView, Sight};
+use parti::{PartitionId, WorkerId};
+
+use super::heads::Look;
+use super::list::{self, Filter, PartitionSort, WorkerRow, WorkerSort};
+use super::marks::Marks;
+use super::rates::Rates;
+
+/// A key, or what came in.
+#[derive(Debug)]
+pub enum Input {
+    /// Somebody pressed it.
+    Key(Key),
+    /// The store tells.
+    Sight(Sight),
+    /// The source tells.
+    Look(Look),
+    /// Time has passed.
+    Tick,
+}
+
+/// A key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs, reason = "they are what they are called")]
+pub enum Key {
+    Up,
+    Down,
+    Left,
+    Right,
+    PageUp,
+    PageDown,
+    Home,
+    End,
+    Tab,
+    Enter,
+    Escape,
+    Backspace,
+    /// Control and C.
+    Interrupt,
+    Char(char),
+}
+
+/// What somebody else has to do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Effect {
+    /// End the view.
+    Quit,
+}
+
+/// What keys are about.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Pane {
+    /// The table of workers.
+    #[default]
+    Workers,
+    /// The map of partitions.
+    Partitions,
+}
+
+/// What a cell of the map shows.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Cells {
+    /// Who owns the partition.
+    #[default]
+    Owners,
+    /// How many digits its lag has.
+    Lags,
+}
+
+/// What the lowest line is for.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Mode {
+    /// Keys act at once.
+    #[default]
+    Look,
+    /// A text is being typed that the focused pane is filtered by.
+    Find,
+    /// All keys are explained; the next one goes back.
+    Help,
+}
+
+/// Whose the offsets are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Offsets {
+    /// Each partition counts for itself.
+    Own,
+    /// All partitions of a stream share its offsets: lags are upper bounds, and how many messages
+    /// were done cannot be told.
+    Shared,
+}
+
+/// Everything that the view knows.
+#[derive(Debug)]
+pub struct App {
+    /// The group as it was last seen.
+    pub group: Group,
+    /// Now, in milliseconds since the Unix epoch.
+    pub now_ms: u64,
+    /// Why the store cannot be heard, and since when.
+    pub blind: Option<(String, u64)>,
+    /// The group's records are no longer there.
+    pub gone: bool,
+    /// Whose the offsets are, if there is a source.
+    pub offsets: Option<Offsets>,
+    /// Why the source was not understood the last time.
+    pub source_trouble: Option<String>,
+    /// Who has which letter.
+    pub marks: Marks,
+    /// How fast everything goes.
+    pub rates: Rates,
+    /// Workers as they are shown.
+    pub workers: Vec<WorkerRow>,
+    /// How many partitions are how.
+    pub standings: [usize; 6],
+    /// Partitions as they are shown, by their place in the group.
+    pub order: Vec<usize>,
+    /// What keys are about.
+    pub pane: Pane,
+    /// By what workers are sorted.
+    pub worker_sort: WorkerSort,
+    /// By what partitions are sorted.
+    pub partition_sort: PartitionSort,
+    /// Which partitions are shown.
+    pub filter: Filter,
+    /// Text that an id must hold, for workers and for partitions.
+    pub find: [String; 2],
+    /// What a cell shows.
+    pub cells: Cells,
+    /// The chosen worker.
+    pub worker: Option<WorkerId>,
+    /// The chosen partition.
+    pub partition: Option<PartitionId>,
+    /// What the lowest line is for.
+    pub mode: Mode,
+    /// How many cells a row of the map has, and how many rows there are. The screen tells.
+    pub map_size: (usize, usize),
+    bounds: BTreeMap<PartitionId, Bounds>,
+}
+
+impl App {
+    /// The view of a group as it was first seen.
+    pub fn new(now_ms: u64, group: Group, offsets: Option<Offsets>) -> Self {
+        let mut app = Self {
+            group,
+            now_ms,
+            blind: None,
+            gone: false,
+            offsets,
+            source_trouble: None,
+            marks: Marks::default(),
+            rates: Rates::default(),
+            workers: Vec::new(),
+            standings: [0; 6],
+            order: Vec::new(),
+            pane: Pane::default(),
+            worker_sort: WorkerSort::default(),
+            partition_sort: PartitionSort::default(),
+            filter: Filter::default(),
+            find: Default::default(),
+            cells: Cells::default(),
+            worker: None,
+            partition: None,
+            mode: Mode::default(),
+            map_size: (1, 1),
+            bounds: BTreeMap::new(),
+        };
+        app.see();
+        app
+    }
+
+    /// Takes something in.
+    pub fn update(&mut self, now_ms: u64, input: Input) -> Option<Effect> {
+        self.now_ms = now_ms;
+        match input {
+            Input::Key(key) => self.key(key),
+            Input::Sight(sight) => {
+                self.sight(sight);
+                None
+            }
+            Input::Look(look) => {
+                self.look(look);
+                None
+            }
+            Input::Tick => {
+                // Ages and rates, which change by themselves.
+                self.workers = list::workers(self);
+                None
+            }
+        }
+    }
+
+    fn sight(&mut self, sight: Sight) {
+        match sight {
+            Sight::Group(group) => {
+                self.group = *group;
+                (self.blind, self.gone) = (None, false);
+                self.see();
+            }
+            Sight::NoGroup => self.gone = true,
+            Sight::Blind(error) => {
+                let since = self.blind.take().map_or(self.now_ms, |(_, since)| since);
+                self.blind = Some((error.to_string(), since));
+            }
+        }
+    }
+
+    fn look(&mut self, look: Look) {
+        match look {
+            Ok(found) => {
+                self.source_trouble = None;
+                let total = match self.offsets {
+                    Some(Offsets::Shared) => found.values().map(|bounds| bounds.end.0).max(),
+                    _ => Some(found.values().map(|bounds| bounds.head.0).sum()),
+                };
+                if let Some(total) = total {
+                    self.rates.look(self.now_ms, total);
+                }
+                self.bounds.extend(found);
+                self.group.locate(&self.bounds);
+                self.arrange();
+            }
+            Err(why) => self.source_trouble = Some(why),
+        }
+    }
+
+    /// Makes everything anew that follows from the group's records.
+    fn see(&mut self) {
+        self.group.locate(&self.bounds);
+        if self.offsets == Some(Offsets::Own) {
+            let partitions = &self.group.partitions;
+            self.rates.checkpoints(self.now_ms, partitions);
+        }
+        let mut ids: Vec<&WorkerId> = self.group.workers.iter().map(|own| &own.id).collect();
+        ids.sort_by_cached_key(|id| list::natural(id.as_str()));
+        self.marks.see(ids);
+        self.standings = list::standings(&self.group.partitions);
+        self.arrange();
+    }
+
+    /// Sorts and filters anew. What is chosen stays chosen, as long as it is there.
+    fn arrange(&mut self) {
+        self.workers = list::workers(self);
+        let chosen = self.worker.take();
+        let rows = &self.workers;
+        self.worker = chosen.filter(|id| rows.iter().any(|row| row.id == *id));
+        self.worker = (self.worker.take()).or_else(|| rows.first().map(|row| row.id.clone()));
+        self.order = list::partitions(self);
+        let chosen = self.partition.take();
+        self.partition = chosen.filter(|id| self.place_of(id).is_some());
+        if self.partition.is_none() {
+            self.partition = self.at(0).map(|partition| partition.id.clone());
+        }
+    }
+
+    /// The partition at a place of the map.
+    pub fn at(&self, place: usize) -> Option<&PartitionView> {
+        self.group.partitions.get(*self.order.get(place)?)
+    }
+
+    fn place_of(&self, id: &PartitionId) -> Option<usize> {
+        (0..self.order.len()).find(|place| self.at(*place).is_some_and(|known| known.id == *id))
+    }
+
+    /// Where the chosen partition is on the map.
+    pub fn cursor(&self) -> usize {
+        let place = self.partition.as_ref().and_then(|id| self.place_of(id));
+        place.unwrap_or(0)
+    }
+
+    /// The chosen partition.
+    pub fn chosen_partition(&self) -> Option<&PartitionView> {
+        self.group.partition(self.partition.as_ref()?)
+    }
+
+    /// Where the chosen worker is in its table.
+    pub fn worker_place(&self) -> usize {
+        let chosen = |row: &WorkerRow| Some(&row.id) == self.worker.as_ref();
+        self.workers.iter().position(chosen).unwrap_or(0)
+    }
+
+    /// Messages of a partition that are done, by second.
+    pub fn done(&self, partition: &PartitionId) -> Option<f64> {
+        match self.offsets {
+            Some(Offsets::Own) => self.rates.done(self.now_ms, partition),
+            _ => None,
+        }
+    }
+
+    fn key(&mut self, key: Key) -> Option<Effect> {
+        if key == Key::Interrupt {
+            return Some(Effect::Quit);
+        }
+        match self.mode {
+            Mode::Help => self.mode = Mode::Look,
+            Mode::Find => self.find_key(key),
+            Mode::Look => return self.look_key(key),
+        }
+        None
+    }
+
+    fn find_key(&mut self, key: Key) {
+        let find = &mut self.find[self.pane as usize];
+        match key {
+            Key::Enter => self.mode = Mode::Look,
+            Key::Escape => {
+                find.clear();
+                self.mode = Mode::Look;
+            }
+            Key::Backspace => drop(find.pop()),
+            Key::Char(letter) => find.push(letter),
+            _ => {}
+        }
+        self.arrange();
+    }
+
+    fn look_key(&mut self, key: Key) -> Option<Effect> {
+        match (key, self.pane) {
+            (Key::Char('q'), _) => return Some(Effect::Quit),
+            (Key::Char('?' | 'h'), _) => self.mode = Mode::Help,
+            (Key::Char('/'), _) => self.mode = Mode::Find,
+            (Key::Escape, _) => {
+                self.find = Default::default();
+                self.filter = Filter::default();
+                self.arrange();
+            }
+            (Key::Tab, Pane::Workers) => self.pane = Pane::Partitions,
+            (Key::Tab, Pane::Partitions) => self.pane = Pane::Workers,
+            (Key::Char('s'), Pane::Workers) => {
+                self.worker_sort = self.worker_sort.next();
+                self.arrange();
+            }
+            (Key::Char('s'), Pane::Partitions) => {
+                self.partition_sort = self.partition_sort.next();
+                self.arrange();
+            }
+            (Key::Char('f'), _) => {
+                self.filter = self.filter.next();
+                self.arrange();
+            }
+            (Key::Char('v'), _) => {
+                self.cells = match self.cells {
+                    Cells::Owners => Cells::Lags,
+                    Cells::Lags => Cells::Owners,
+                }
+            }
+            (_, Pane::Workers) => self.choose_worker(key),
+            (_, Pane::Partitions) => self.choose_partition(key),
+        }
+        None
+    }
+
+    fn choose_worker(&mut self, key: Key) {
+        let place = step(key, self.worker_place(), self.workers.len(), 1, 10);
+        self.worker = self.workers.get(place).map(|row| row.id.clone());
+        if self.filter == Filter::Worker {
+            self.arrange();
+        }
+    }
+
+    fn choose_partition(&mut self, key: Key) {
+        let (columns, rows) = self.map_size;
+        let (place, count) = (self.cursor(), self.order.len());
+        let place = match key {
+            Key::Left => place.saturating_sub(1),
+            Key::Right => place + 1,
+            _ => step(key, place, count, columns, columns * rows),
+        };
+        let place = place.min(count.saturating_sub(1));
+        self.partition = self.at(place).map(|partition| partition.id.clone());
+    }
+}
+
+/// Where a key leads in a list.
+fn step(key: Key, place: usize, count: usize, line: usize, page: usize) -> usize {
+    let last = count.saturating_sub(1);
+    match key {
+        Key::Up => place.checked_sub(line).unwrap_or(place),
+        Key::Down if place + line <= last => place + line,
+        Key::PageUp => place.saturating_sub(page),
+        Key::PageDown => (place + page).min(last),
+        Key::Home => 0,
+        Key::End => last,
+        _ => place,
+    }
+}

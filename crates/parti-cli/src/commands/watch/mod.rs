@@ -1,0 +1,139 @@
+//! `parti watch`
+//!
+//! ```text
+//!   store ── one watch ──▶ inspect::follow ──┐
+//!   source ── now and then ──▶ heads ────────┼──▶ App ──▶ screen, when something changed
+//!   keyboard ──▶ terminal ───────────────────┘     └──▶ effects
+//! ```
+//!
+//! [`app`] is all state and what becomes of it, without a terminal; [`screen`] draws it, without
+//! changing it. Here is only the loop.
+
+mod app;
+mod heads;
+mod list;
+mod marks;
+mod rates;
+mod screen;
+mod terminal;
+#[cfg(test)]
+mod tests;
+
+use std::io::IsTerminal;
+use std::time::Duration;
+
+use anstream::{AutoStream, ColorChoice};
+use futures_util::StreamExt;
+use parti::inspect::{self, Group, Sight};
+use parti::store::GroupStore;
+use tokio::sync::{mpsc, watch};
+use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
+
+use self::app::{App, Effect, Input, Offsets};
+use self::screen::Paint;
+use self::terminal::{Screen, Typed};
+use crate::exit::{CODES, Failure};
+use crate::flags::{GroupFlags, SourceFlags};
+use crate::places::{self, Opened};
+use crate::show::now_ms;
+use crate::signals::Endings;
+
+/// How often ages are shown anew.
+const TICK: Duration = Duration::from_secs(1);
+/// The shortest time between two drawings.
+const SHORTEST: Duration = Duration::from_millis(100);
+/// The longest, however long a drawing takes.
+const LONGEST: Duration = Duration::from_millis(500);
+/// A rest is so many times as long as the drawing before it.
+const REST_FOR_DRAWING: u32 = 50;
+
+/// Watch a group live in the terminal: workers, a map of partitions by owner, lag, rates, handoffs.
+///
+/// It is fed by one watch of the store. With --source there are lags, and for logs rates, too. The
+/// key ? explains all others.
+///
+/// Example: parti watch --store nats://localhost:4222 --group billing --source log:data
+#[derive(clap::Args)]
+#[command(after_help = CODES)]
+pub struct Args {
+    #[command(flatten)]
+    group: GroupFlags,
+    #[command(flatten)]
+    source: SourceFlags,
+}
+
+/// Does it.
+pub async fn run(args: Args) -> Result<(), Failure> {
+    if !std::io::stdin().is_terminal() || !std::io::stdout().is_terminal() {
+        return Err(Failure::usage(
+            "`parti watch` draws on a terminal, and this is none; `parti group describe` shows the \
+             same once",
+        ));
+    }
+    let store = places::records(&args.group).await?;
+    let mut sights = inspect::follow(&store);
+    let group = first(&store, sights.next().await).await?;
+    let source = places::opened(&args.source).await?;
+    let offsets = source.as_ref().map(|source| match source {
+        Opened::Topic(_) => Offsets::Own,
+        Opened::Stream(_) => Offsets::Shared,
+    });
+    let (ids, known) = watch::channel(group.partition_ids());
+    let (looks, mut looked) = mpsc::channel(1);
+    if let Some(source) = source {
+        tokio::spawn(heads::look(source, known, looks));
+    }
+    let paint = Paint {
+        colours: AutoStream::choice(&std::io::stdout()) != ColorChoice::Never,
+    };
+    let mut app = App::new(now_ms(), group, offsets);
+    let mut endings = Endings::catch()?;
+    let mut screen = Screen::open()?;
+    let mut typed = terminal::typed();
+    let mut tick = interval(TICK);
+    tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    // From when on to draw, if there is something to be drawn.
+    let (mut rest, mut changed) = (Instant::now(), true);
+    loop {
+        let input = tokio::select! {
+            typed = typed.recv() => match typed {
+                Some(Typed::Key(key)) => Some(Input::Key(key)),
+                Some(Typed::Resized) => None,
+                None => return Err(Failure::failed("the terminal was closed")),
+            },
+            Some(sight) = sights.next() => Some(Input::Sight(sight)),
+            Some(look) = looked.recv() => Some(Input::Look(look)),
+            _ = tick.tick() => Some(Input::Tick),
+            () = endings.next() => return Ok(()),
+            () = sleep_until(rest), if changed => {
+                let began = Instant::now();
+                screen.draw(|frame| screen::draw(frame, &mut app, paint))?;
+                changed = false;
+                rest = Instant::now() + (began.elapsed() * REST_FOR_DRAWING).clamp(SHORTEST, LONGEST);
+                continue;
+            }
+        };
+        changed = true;
+        let Some(input) = input else { continue };
+        match app.update(now_ms(), input) {
+            Some(Effect::Quit) => return Ok(()),
+            None => {}
+        }
+        ids.send_if_modified(|ids| {
+            let new = ids.len() != app.group.partitions.len();
+            if new {
+                *ids = app.group.partition_ids();
+            }
+            new
+        });
+    }
+}
+
+/// The group as it was first seen, before anything is drawn.
+async fn first(store: &GroupStore, sight: Option<Sight>) -> Result<Group, Failure> {
+    match sight {
+        Some(Sight::Group(group)) => Ok(*group),
+        Some(Sight::Blind(error)) => Err(error.into()),
+        Some(Sight::NoGroup) | None => Err(places::no_group(store).await?),
+    }
+}
