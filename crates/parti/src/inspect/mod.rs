@@ -6,6 +6,7 @@
 //!                                ├─ partitions   owner, epoch, checkpoint ──┐
 //!                                └─ handoffs     who gets what from whom    │
 //!     └── watch ──▶ follow: the same again whenever something changed
+//!     └── whatif: what strategies would do with it
 //!   source ──▶ Bounds ─────────────────────────────────── locate ──▶ lag ◀──┘
 //! ```
 //!
@@ -18,6 +19,7 @@ mod follow;
 mod group;
 mod partition;
 mod records;
+pub mod whatif;
 mod worker;
 
 pub use bounds::Bounds;
