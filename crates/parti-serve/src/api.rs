@@ -13,7 +13,7 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use crate::App;
-use crate::{guard, looking, operating, ui};
+use crate::{consuming, guard, looking, operating, topics, ui};
 
 #[derive(utoipa::OpenApi)]
 #[openapi(
@@ -48,6 +48,17 @@ fn described() -> OpenApiRouter<Arc<App>> {
         .routes(routes!(looking::live))
         .routes(routes!(looking::plan))
         .routes(routes!(operating::checkpoints))
+        .routes(routes!(consuming::create))
+        .routes(routes!(consuming::register))
+        .routes(routes!(consuming::list))
+        .routes(routes!(consuming::events))
+        .routes(routes!(consuming::commits))
+        .routes(routes!(consuming::released))
+        .routes(routes!(consuming::heartbeat))
+        .routes(routes!(consuming::deregister))
+        .routes(routes!(consuming::refresh))
+        .routes(routes!(topics::produce))
+        .routes(routes!(topics::fetch))
 }
 
 /// The description of the API: OpenAPI 3.1, as JSON.

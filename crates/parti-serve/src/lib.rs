@@ -12,6 +12,7 @@
 
 mod access;
 mod api;
+mod consuming;
 mod extract;
 mod failure;
 mod guard;
@@ -22,6 +23,7 @@ mod looking;
 mod operating;
 mod places;
 mod sse;
+mod topics;
 mod ui;
 
 use std::fmt;
@@ -42,6 +44,7 @@ pub use api::openapi;
 pub use listen::{Tls, TlsError};
 pub use places::{Source, SourceProblem, open_source};
 
+use consuming::Registry;
 use listen::Door;
 use live::Live;
 use places::Places;
@@ -55,9 +58,13 @@ pub struct Limits {
     pub connections: usize,
     /// Live streams of groups at once.
     pub live_streams: usize,
+    /// Sessions at once.
+    pub sessions: usize,
     /// Time for one request, long polls included. Streams are no requests any more once they run.
     pub request: Duration,
-    /// Time for streams and connections to end on a stop.
+    /// Time for sessions to hand over what they have on a stop.
+    pub sessions_stop: Duration,
+    /// Time for streams and connections to end after that.
     pub stop: Duration,
 }
 
@@ -67,7 +74,9 @@ impl Default for Limits {
             body: 4 * 1024 * 1024,
             connections: 4_096,
             live_streams: 256,
+            sessions: 2_000,
             request: Duration::from_secs(60),
+            sessions_stop: Duration::from_secs(15),
             stop: Duration::from_secs(5),
         }
     }
@@ -125,7 +134,9 @@ pub(crate) struct App {
     pub(crate) instance: String,
     /// Whether answers go out over TLS.
     pub(crate) secure: bool,
+    pub(crate) sessions: Registry,
     pub(crate) live_slots: Arc<Semaphore>,
+    pub(crate) session_slots: Arc<Semaphore>,
     /// Ends all streams.
     pub(crate) stop: CancellationToken,
 }
@@ -157,14 +168,20 @@ impl Service {
         let instance = getrandom::u64().map_err(ServeError::NoSecrets)?;
         let stop = CancellationToken::new();
         let secure = settings.tls.is_some();
+        let unread = settings.config.session_ttl();
+        let places = Arc::new(Places::new(settings.store, settings.source));
+        let most = settings.limits.sessions;
         let app = Arc::new(App {
-            places: Arc::new(Places::new(settings.store, settings.source)),
+            sessions: Registry::new(places.clone(), settings.config, most),
+            places,
             live: Live::default(),
             access: settings.access,
             hosts: settings.hosts,
             instance: format!("{instance:016x}"),
             secure,
             live_slots: Arc::new(Semaphore::new(settings.limits.live_streams)),
+            // A stream that was replaced may still be open for a moment.
+            session_slots: Arc::new(Semaphore::new(most * 2)),
             limits: settings.limits,
             stop: stop.clone(),
         });
@@ -173,7 +190,7 @@ impl Service {
             router: api::router(app.clone()),
             tls: settings.tls,
             connections: app.limits.connections,
-            unread: settings.config.session_ttl(),
+            unread,
             stop,
             tasks: tasks.clone(),
         };
@@ -197,8 +214,10 @@ impl Service {
         format!("{scheme}://{}", self.address)
     }
 
-    /// Ends everything in good order: streams are told, answers under way are given.
+    /// Ends everything in good order: sessions hand over what they have, streams are told, answers
+    /// under way are given.
     pub async fn stop(self) {
+        self.app.sessions.stop(self.app.limits.sessions_stop).await;
         self.app.stop.cancel();
         self.tasks.close();
         if tokio::time::timeout(self.app.limits.stop, self.tasks.wait())

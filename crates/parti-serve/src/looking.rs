@@ -204,7 +204,7 @@ pub async fn live(
     let manner = Manner {
         beat: BEAT,
         stop,
-        slot,
+        _slot: slot,
     };
     Ok(sse::respond(reader, manner))
 }

@@ -38,7 +38,7 @@ pub struct Manner {
     /// Ends the stream.
     pub stop: CancellationToken,
     /// Held as long as the stream is.
-    pub slot: OwnedSemaphorePermit,
+    pub _slot: OwnedSemaphorePermit,
 }
 
 struct Streaming<F> {
