@@ -235,7 +235,9 @@ impl Seat {
         let until = Instant::now() + self.revoke_within;
         let deadline = wall_ms().saturating_add(self.revoke_within.as_millis() as u64);
         self.change(|state| {
-            if let Some(held) = state.held.get_mut(partition)
+            // Who is not listened to any more is not asked either.
+            if state.phase == Phase::Live
+                && let Some(held) = state.held.get_mut(partition)
                 && held.grant.epoch == epoch
             {
                 held.revoked.get_or_insert(deadline);
