@@ -16,6 +16,7 @@ export class EventLog {
   #newest = -Infinity;
   #oldest = Infinity;
   #stale = true;
+  #version = -1;
 
   constructor(model, hooks) {
     this.#model = model;
@@ -59,9 +60,10 @@ export class EventLog {
     wake();
   }
 
-  render(delta, now) {
-    if (!delta.events && !this.#stale) return;
-    const { events } = this.#model;
+  render(now) {
+    const { events, version } = this.#model;
+    if (version.events === this.#version && !this.#stale) return;
+    this.#version = version.events;
     const wanted = this.#kind === "" ? events : events.filter(({ kind }) => kind === this.#kind);
     const shown = wanted.slice(-this.#limit);
     const first = shown[0]?.n ?? Infinity;

@@ -1,8 +1,9 @@
 // The page of one group: a model that the stream keeps up to date, and parts that show it.
 //
-//   stream ─▶ model ─▶ at most one painting per frame ─▶ parts: map, tables, plots, lists
+//   stream ─▶ model ─▶ at most one painting per frame ─▶ the parts that are due
 //
-// Nothing is painted where nothing changed, and nothing out of turn.
+// Each part has its pace, and a frame shows no more than fits into a few milliseconds: what waited
+// longest comes first, and the rest in the next frame. So no task is ever long.
 
 import { GROUP_ACTIONS } from "./actions.js";
 import { groupPath } from "./api.js";
@@ -23,6 +24,8 @@ import { WhatIf } from "./whatif.js";
 import { WorkerTable } from "./workers.js";
 
 const SECOND = 1000;
+/** So much of a frame is for scripts. */
+const BUDGET_MS = 5;
 const PARTS = ["workers", "map", "partitions", "handoffs", "rebalances", "events", "whatif"];
 
 export class GroupPage {
@@ -35,7 +38,8 @@ export class GroupPage {
   #rates = new Map();
   #meters = { done: new Meter(), come: new Meter(), by: new Map() };
   #series = { done: new Series(), come: new Series(), lag: new Series() };
-  #lag = null;
+  #sums = null;
+  #shows = [];
 
   constructor(api, group, { onState, onTitle }) {
     this.#api = api;
@@ -58,7 +62,7 @@ export class GroupPage {
     clearInterval(this.#timer);
     cancelAnimationFrame(this.#frame);
     this.inspector.close();
-    for (const part of [this.map, ...this.plots]) part.close();
+    for (const part of [this.map, this.partitions, ...this.plots]) part.close();
   }
 
   retry() {
@@ -67,18 +71,25 @@ export class GroupPage {
 
   #build() {
     const { model, palette } = this;
-    const wake = () => this.#wake();
+    const wakes = (part) => () => this.#wake(part);
     const showPartition = (id) => this.inspector.show("partition", id, this.#api.now());
     const showWorker = (id) => this.inspector.show("worker", id, this.#api.now());
     const reset = (ids) => resetCheckpoints(ids, { model }, (path, body) => this.#post(path, body));
     const act = (action, subject, context) =>
       confirmAction(action, subject, context, (path, body) => this.#post(path, body));
-    this.map = new PartitionMap(model, palette, { select: showPartition, wake });
-    this.partitions = new PartitionTable(model, palette, { select: showPartition, reset, wake });
+    this.map = new PartitionMap(model, palette, { select: showPartition, wake: wakes("map") });
+    this.partitions = new PartitionTable(model, palette, {
+      select: showPartition,
+      reset,
+      wake: wakes("partitions"),
+    });
     this.workers = new WorkerTable(model, palette, showWorker);
     this.handoffs = new Handoffs(this.watch, palette);
     this.rebalanceList = new RebalanceList(this.rebalances);
-    this.events = new EventLog(model, { older: (before) => this.#older(before), wake });
+    this.events = new EventLog(model, {
+      older: (before) => this.#older(before),
+      wake: wakes("events"),
+    });
     this.whatIf = new WhatIf(model, (body) => this.#post("/plan", body));
     this.inspector = new Inspector(model, palette, {
       act,
@@ -105,7 +116,7 @@ export class GroupPage {
         ["unserved", "Unserved"],
       ].map(([key, label]) => [key, new Tile(label)]),
     );
-    this.plots = this.#buildPlots(wake);
+    this.plots = this.#buildPlots(wakes("plots"));
     this.element = h(
       "div",
       { class: "group", hidden: true },
@@ -129,6 +140,27 @@ export class GroupPage {
       this.whatIf.element,
       this.inspector.element,
     );
+    this.#shows = this.#paces();
+  }
+
+  /** What is shown at most how often (milliseconds), by whom. */
+  #paces() {
+    const show = (name, every, render) => ({ name, every, render, next: 0 });
+    return [
+      show("head", 200, (now) => this.#paintHead(now)),
+      show("map", 0, () => this.map.render(this.#sums.maxLag)),
+      show("handoffs", 100, (now) => {
+        this.handoffs.render(now, this.#handoffsChanged);
+        this.#handoffsChanged = false;
+      }),
+      show("inspector", 200, (now) => this.inspector.render(now)),
+      show("partitions", 300, (now) => this.partitions.render(now)),
+      show("workers", 500, (now) => this.workers.render(this.#sums.byOwner, this.#rates, now)),
+      show("rebalances", 400, (now) => this.rebalanceList.render(now)),
+      show("events", 400, (now) => this.events.render(now)),
+      show("plots", 500, (now) => this.#paintPlots(now)),
+      show("whatif", 1000, () => this.whatIf.render()),
+    ];
   }
 
   #tileBox() {
@@ -179,7 +211,7 @@ export class GroupPage {
     this.workers.choose(worker);
     this.partitions.choose(partition);
     this.map.choose(partition);
-    this.#wake();
+    for (const part of ["workers", "partitions"]) this.#wake(part);
   }
 
   #take(event, data) {
@@ -204,7 +236,7 @@ export class GroupPage {
     const { done, come, doneBy } = this.model.progress;
     this.#series.done.push(now, this.#meters.done.look(now, done));
     this.#series.come.push(now, this.#meters.come.look(now, come));
-    this.#series.lag.push(now, this.#lag);
+    this.#series.lag.push(now, this.#sums?.lag ?? null);
     for (const id of this.model.workers.keys()) {
       let meter = this.#meters.by.get(id);
       if (!meter) this.#meters.by.set(id, (meter = new Meter()));
@@ -213,36 +245,35 @@ export class GroupPage {
     this.#wake();
   }
 
-  #wake() {
+  /** Paints in the next frame; one part even if it was shown just now. */
+  #wake(part) {
+    const show = part && this.#shows.find(({ name }) => name === part);
+    if (show) show.next = 0;
     if (this.#frame === 0) this.#frame = requestAnimationFrame(() => this.#paint());
   }
 
   #paint() {
     this.#frame = 0;
-    const { model } = this;
-    if (model.head === null) return;
+    if (this.model.head === null) return;
     this.element.hidden = false;
+    const started = performance.now();
+    const due = this.#shows.filter(({ next }) => next <= started);
+    due.sort((a, b) => a.next - b.next);
+    this.#sums ??= totals(this.model);
     const now = this.#api.now();
-    const { delta } = model;
-    const sums = totals(model);
-    this.#lag = sums.lag;
-    this.#paintHead(sums, now);
-    this.#paintPlots(now);
-    this.map.render(delta, sums.maxLag);
-    this.partitions.render(delta, now);
-    this.workers.render(sums.byOwner, this.#rates, now);
-    this.handoffs.render(now, this.#handoffsChanged);
-    this.rebalanceList.render(now);
-    this.events.render(delta, now);
-    this.whatIf.render();
-    this.inspector.render(now);
-    this.#handoffsChanged = false;
-    delta.clear();
-    // A handoff's clock runs on between updates.
-    if (this.watch.under.size > 0) setTimeout(() => this.#wake(), 100);
+    for (const show of due) {
+      if (performance.now() - started > BUDGET_MS) {
+        this.#wake();
+        return;
+      }
+      show.next = started + show.every;
+      show.render(now);
+    }
   }
 
-  #paintHead(sums, now) {
+  #paintHead(now) {
+    const sums = totals(this.model);
+    this.#sums = sums;
     const { head, partitions, workers, unreadable } = this.model;
     const { plan } = head;
     const state = head.closed ? "closed" : (plan?.state ?? "no plan");
@@ -275,7 +306,7 @@ export class GroupPage {
     const arrived = come.last();
     const incoming = arrived === null ? "" : `${compact(arrived)}/s came in (dashed)`;
     progress.render(now, `${compact(done.last())}/s`, incoming);
-    lags.render(now, compact(this.#lag), lag.last() === null ? "the log was not asked" : "");
+    lags.render(now, compact(this.#sums.lag), lag.last() === null ? "the log was not asked" : "");
     const known = this.watch.finished.map(({ took }) => took).filter((took) => took !== null);
     const note = known.length > 0 ? `p50 of ${known.length}, longest ${duration(Math.max(...known))}` : "none seen yet";
     handoffs.render(now, known.length > 0 ? duration(quantile(known, 0.5)) : "–", note);

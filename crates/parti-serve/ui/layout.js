@@ -6,46 +6,60 @@
 
 /** Sizes of a cell, largest first: the first with which the map is low enough is taken. */
 const SIZES = [
-  { w: 64, h: 34, gap: 3 },
-  { w: 48, h: 28, gap: 3 },
-  { w: 38, h: 24, gap: 2 },
-  { w: 28, h: 20, gap: 2 },
-  { w: 20, h: 16, gap: 2 },
-  { w: 15, h: 14, gap: 2 },
-  { w: 12, h: 12, gap: 1 },
-  { w: 10, h: 10, gap: 1 },
+  { w: 64, h: 34, gap: 3, between: 6 },
+  { w: 48, h: 28, gap: 3, between: 6 },
+  { w: 38, h: 24, gap: 2, between: 6 },
+  { w: 28, h: 20, gap: 2, between: 5 },
+  { w: 20, h: 16, gap: 2, between: 5 },
+  { w: 15, h: 14, gap: 2, between: 4 },
+  { w: 12, h: 12, gap: 1, between: 4 },
+  { w: 9, h: 9, gap: 1, between: 3 },
+  { w: 6, h: 7, gap: 1, between: 3 },
 ];
-const BAND_GAP = 5;
 /** Lower bands would squeeze their label. */
 const LABEL_HEIGHT = 16;
+/** Bands stand in two columns where each gets so much width. */
+const COLUMN_WIDTH = 360;
+const COLUMN_GAP = 20;
 
 /**
- * Lays out bands of so many cells each.
- * Gives `{ size, bands: [{ first, count, y, rows, cols, height }], left, count, height }`.
+ * Lays out bands of so many cells each, with a label of a width before each (0: none).
+ * Gives `{ size, bands: [{ first, count, x, y, rows, cols, height }], label, count, height }`.
  */
 export function layOut(counts, { width, label, lowEnough }) {
-  const labelled = label > 0;
+  const most = label > 0 && counts.length > 1 && width >= 2 * COLUMN_WIDTH + COLUMN_GAP ? 2 : 1;
   let laid = null;
   for (const size of SIZES) {
-    laid = withSize(counts, size, width, labelled ? label : 0, labelled);
-    if (laid.height <= lowEnough) break;
+    for (let columns = 1; columns <= most; columns += 1) {
+      laid = withSize(counts, size, width, label, columns);
+      if (laid.height <= lowEnough) return laid;
+    }
   }
   return laid;
 }
 
-function withSize(counts, size, width, left, labelled) {
-  const cols = Math.max(1, Math.floor((width - left + size.gap) / (size.w + size.gap)));
+function withSize(counts, size, width, label, columns) {
+  const each = (width - COLUMN_GAP * (columns - 1)) / columns;
+  const cols = Math.max(1, Math.floor((each - label + size.gap) / (size.w + size.gap)));
   const bands = [];
-  let [first, y] = [0, 0];
+  let first = 0;
   for (const count of counts) {
     const rows = Math.max(1, Math.ceil(count / cols));
     const cells = rows * (size.h + size.gap) - size.gap;
-    const height = labelled ? Math.max(cells, LABEL_HEIGHT) : cells;
-    bands.push({ first, count, y, rows, cols, height });
+    const height = label > 0 ? Math.max(cells, LABEL_HEIGHT) : cells;
+    bands.push({ first, count, x: 0, y: 0, rows, cols, height });
     first += count;
-    y += height + BAND_GAP;
   }
-  return { size, bands, left, count: first, height: Math.max(0, y - BAND_GAP) };
+  const all = bands.reduce((sum, { height }) => sum + height + size.between, 0);
+  let [column, y, height] = [0, 0, 0];
+  for (const band of bands) {
+    // The first column takes half, and rather more than less.
+    if (column + 1 < columns && y >= all / columns) [column, y] = [column + 1, 0];
+    Object.assign(band, { x: Math.round(column * (each + COLUMN_GAP)), y });
+    height = Math.max(height, y + band.height);
+    y += band.height + size.between;
+  }
+  return { size, bands, label, count: first, height };
 }
 
 /** The band that a cell belongs to. */
@@ -56,31 +70,29 @@ export function bandOf(layout, index) {
     if (layout.bands[middle].first <= index) low = middle;
     else high = middle - 1;
   }
-  // Empty bands share their first cell with the band after them.
-  while (low < layout.bands.length - 1 && layout.bands[low].count === 0) low += 1;
   return layout.bands[low];
 }
 
 /** Where a cell lies: `{ x, y }` of its upper left corner. */
 export function placeOf(layout, index, band = bandOf(layout, index)) {
-  const { size, left } = layout;
+  const { size, label } = layout;
   const within = index - band.first;
   return {
-    x: left + (within % band.cols) * (size.w + size.gap),
+    x: band.x + label + (within % band.cols) * (size.w + size.gap),
     y: band.y + Math.floor(within / band.cols) * (size.h + size.gap),
   };
 }
 
 /** The cell at a point, gaps belonging to the cell before them; -1: none. */
 export function cellAt(layout, x, y) {
-  const { size, left } = layout;
-  const col = Math.floor((x - left) / (size.w + size.gap));
-  if (x < left) return -1;
+  const { size, label } = layout;
   for (const band of layout.bands) {
-    if (y < band.y || y >= band.y + band.height + BAND_GAP) continue;
+    if (y < band.y || y >= band.y + band.height) continue;
+    const col = Math.floor((x - band.x - label) / (size.w + size.gap));
+    if (col < 0 || col >= band.cols) continue;
     const row = Math.floor((y - band.y) / (size.h + size.gap));
     const within = row * band.cols + col;
-    return col < band.cols && within < band.count ? band.first + within : -1;
+    return within < band.count ? band.first + within : -1;
   }
   return -1;
 }
@@ -128,17 +140,6 @@ function vertical(layout, band, index, direction) {
   const other = bandOf(layout, start);
   const target = direction > 0 ? 0 : other.rows - 1;
   return other.first + Math.min(target * other.cols + col, other.count - 1);
-}
-
-/** The bands that are in view: `[from, to)`. */
-export function bandsIn(layout, top, bottom) {
-  let from = 0;
-  while (from < layout.bands.length && layout.bands[from].y + layout.bands[from].height < top) {
-    from += 1;
-  }
-  let to = from;
-  while (to < layout.bands.length && layout.bands[to].y <= bottom) to += 1;
-  return [from, to];
 }
 
 /** Which rows of a table are in view: `[from, to)`, with a few more on either side. */

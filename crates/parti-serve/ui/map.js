@@ -1,17 +1,18 @@
 // The map of partitions: a cell each, in its owner's colour, as full as its lag is large.
 //
-// The canvas is as large as what is in view, and stays there while the rest scrolls under it. A
-// change of lag repaints its cell alone; a change of owner lays the map out anew.
+// The canvas is as large as what is in view, and stays there while the rest scrolls under it. Only
+// cells that would look different are painted again; a change of owner lays the map out anew.
 
 import { announce, card, fit, h, inks, onTheme, setText, theme } from "./dom.js";
 import { count, visible } from "./format.js";
-import { bandsIn, cellAt, layOut, level, placeOf, roundUp, step } from "./layout.js";
-import { nextOwner, statusOf } from "./model.js";
+import { cellAt, layOut, level, placeOf, roundUp, step } from "./layout.js";
+import { STATUSES, nextOwner, statusOf } from "./model.js";
 import { COLOURS, ink, mix } from "./palette.js";
 
 const LABEL_WIDTH = 132;
 const NARROW_LABEL = 58;
-const LOW_ENOUGH = 420;
+/** As high as the box may become. */
+const LOW_ENOUGH = 620;
 const TIP_OFFSET = 14;
 
 export class PartitionMap {
@@ -30,6 +31,9 @@ export class PartitionMap {
   #chosen = null;
   #colours = null;
   #repaint = true;
+  #painted = new Int32Array(0); // how each cell looks on the canvas now
+  #version = null; // of the model's partitions that the map is laid out for
+  #frame = { width: 0, height: 0, top: 0 }; // of the box, read when it changes
   #stop;
 
   constructor(model, palette, { select, wake }) {
@@ -61,7 +65,13 @@ export class PartitionMap {
       this.#legend(),
     );
     this.#listen();
-    const size = new ResizeObserver(() => this.#invalidate());
+    const size = new ResizeObserver(() => {
+      const { clientWidth: width, clientHeight: height } = this.box;
+      // A layout depends on the width alone; its own height must not make it anew.
+      if (width !== this.#frame.width) this.#layout = null;
+      Object.assign(this.#frame, { width, height });
+      this.#again();
+    });
     size.observe(this.box);
     const unTheme = onTheme(() => this.#invalidate());
     this.#stop = () => {
@@ -130,7 +140,11 @@ export class PartitionMap {
 
   #listen() {
     const { box } = this;
-    box.addEventListener("scroll", () => this.#again(), { passive: true });
+    const scrolled = () => {
+      this.#frame.top = box.scrollTop;
+      this.#again();
+    };
+    box.addEventListener("scroll", scrolled, { passive: true });
     box.addEventListener("pointermove", (event) => this.#point(this.#cellUnder(event), event));
     box.addEventListener("pointerleave", () => this.#point(-1));
     box.addEventListener("click", (event) => this.#pick(this.#cellUnder(event)));
@@ -186,7 +200,7 @@ export class PartitionMap {
 
   #scrollTo(cell) {
     const { y } = placeOf(this.#layout, cell);
-    const [top, height] = [this.box.scrollTop, this.box.clientHeight];
+    const { top, height } = this.#frame;
     const bottom = y + this.#layout.size.h;
     if (y < top) this.box.scrollTop = Math.max(0, y - 20);
     else if (bottom > top + height) this.box.scrollTop = bottom - height + 20;
@@ -209,30 +223,33 @@ export class PartitionMap {
     if (!partition) return;
     setText(this.tip, describe(partition));
     const { x, y } = placeOf(this.#layout, cell);
-    const top = y - this.box.scrollTop + this.#layout.size.h + 6;
+    const top = y - this.#frame.top + this.#layout.size.h + 6;
     const width = this.tip.offsetWidth;
-    const left = Math.min(x - TIP_OFFSET, this.box.clientWidth - width);
+    const left = Math.min(x - TIP_OFFSET, this.#frame.width - width);
     this.tip.style.left = `${Math.max(0, left)}px`;
     this.tip.style.top = `${top}px`;
   }
 
   /** Brings the canvas up to date. `maxLag` is the largest lag there is. */
-  render(delta, maxLag) {
+  render(maxLag) {
+    if (this.#frame.width === 0) return;
     const full = roundUp(maxLag);
     // Shrinking waits for a clear difference, so that the scale does not flicker.
-    const rescaled = full > this.#full || full * 5 <= this.#full;
-    if (rescaled) this.#full = full;
-    if (rescaled || this.fullness.textContent === "") {
-      setText(this.fullness, `lag, full from ${count(this.#full)}`);
+    if (full > this.#full || full * 5 <= this.#full || this.#version === null) {
+      this.#full = full;
+      setText(this.fullness, `lag, full from ${count(full)}`);
     }
-    const ordering = delta.structure || (delta.owners && this.#byOwner) || !this.#layout;
-    if (ordering) this.#arrange();
-    if (ordering || rescaled || this.#repaint) this.#paintAll();
-    else if (delta.partitions.size > 0) this.#paintSome(delta.partitions);
+    const { structure, owners } = this.#model.version;
+    const version = this.#byOwner ? `${structure} ${owners}` : `${structure}`;
+    if (!this.#layout || version !== this.#version) {
+      this.#version = version;
+      this.#arrange();
+      this.#repaint = true;
+    }
+    this.#paint(this.#repaint);
     this.#repaint = false;
     if (!this.tip.hidden) {
-      const at = this.#hover >= 0 ? this.#hover : this.#focus;
-      const partition = this.#partitionAt(at);
+      const partition = this.#partitionAt(this.#hover >= 0 ? this.#hover : this.#focus);
       if (partition) setText(this.tip, describe(partition));
     }
   }
@@ -244,7 +261,9 @@ export class PartitionMap {
     if (this.#byOwner) {
       const bands = new Map([...workers.keys()].map((id) => [id, []]));
       const nobody = [];
-      partitions.forEach(({ owner }, index) => {
+      partitions.forEach((partition, index) => {
+        // What is being taken stands where it will be, so that nothing jumps twice.
+        const owner = partition.owner ?? nextOwner(partition);
         if (owner === null) nobody.push(index);
         else if (bands.has(owner)) bands.get(owner).push(index);
         else bands.set(owner, [index]);
@@ -260,10 +279,12 @@ export class PartitionMap {
     }
     this.#cellOf = new Array(partitions.length);
     this.#order.forEach((index, cell) => (this.#cellOf[index] = cell));
-    const width = this.box.clientWidth;
+    const { width } = this.#frame;
     const label = this.#byOwner ? (width < 520 ? NARROW_LABEL : LABEL_WIDTH) : 0;
     this.#layout = layOut(counts, { width, label, lowEnough: LOW_ENOUGH });
     this.spacer.style.height = `${this.#layout.height}px`;
+    this.#frame.height = Math.min(LOW_ENOUGH, this.#layout.height);
+    this.#painted = new Int32Array(this.#layout.count);
     if (focused !== undefined) this.#focus = this.#cellOf[this.#model.indexOf(focused)] ?? -1;
     this.#hover = -1;
   }
@@ -281,105 +302,97 @@ export class PartitionMap {
     return this.#colours;
   }
 
-  #context() {
-    const { box } = this;
-    const height = Math.min(box.clientHeight, Math.max(1, this.#layout.height));
-    const context = fit(this.canvas, box.clientWidth, height);
-    context.translate(0, -box.scrollTop);
-    return context;
-  }
-
-  #paintAll() {
+  /** Paints what is in view: everything, or the cells that look different. */
+  #paint(everything) {
     const colours = this.#theme();
-    const context = this.#context();
-    const top = this.box.scrollTop;
-    const bottom = top + this.box.clientHeight;
-    context.clearRect(0, top, this.box.clientWidth, this.box.clientHeight);
-    const { bands } = this.#layout;
-    const [from, to] = bandsIn(this.#layout, top, bottom);
-    for (let at = from; at < to; at += 1) {
+    const { width, height, top } = this.#frame;
+    const bottom = top + height;
+    const context = fit(this.canvas, width, Math.min(height, Math.max(1, this.#layout.height)));
+    context.translate(0, -top);
+    if (everything) {
+      context.clearRect(0, top, width, height);
+      this.#painted.fill(-1);
+    }
+    const { bands, size } = this.#layout;
+    for (let at = 0; at < bands.length; at += 1) {
       const band = bands[at];
-      if (this.#byOwner) this.#paintLabel(context, colours, band, this.#keys[at]);
-      for (let within = 0; within < band.count; within += 1) {
-        const cell = band.first + within;
+      if (band.y + band.height < top || band.y > bottom) continue;
+      if (everything && this.#byOwner) this.#paintLabel(context, colours, band, this.#keys[at]);
+      for (let cell = band.first; cell < band.first + band.count; cell += 1) {
+        const partition = this.#model.partitions[this.#order[cell]];
+        const look = this.#lookOf(partition);
+        if (look === this.#painted[cell]) continue;
         const place = placeOf(this.#layout, cell, band);
-        if (place.y + this.#layout.size.h < top || place.y > bottom) continue;
-        this.#paintCell(context, colours, cell, place);
+        if (place.y + size.h < top || place.y > bottom) continue;
+        this.#painted[cell] = look;
+        this.#paintCell(context, colours, partition, look, place);
       }
     }
     this.#paintMarks(context, colours);
   }
 
-  #paintSome(indices) {
-    const colours = this.#theme();
-    const context = this.#context();
-    const top = this.box.scrollTop;
-    const bottom = top + this.box.clientHeight;
-    for (const index of indices) {
-      const cell = this.#cellOf[index];
-      const place = placeOf(this.#layout, cell);
-      if (place.y + this.#layout.size.h < top || place.y > bottom) continue;
-      this.#paintCell(context, colours, cell, place);
-    }
-    this.#paintMarks(context, colours);
+  /** All that a cell's picture depends on, in a number: colour, height of the lag, status. */
+  #lookOf(partition) {
+    const slot = partition.owner === null ? 15 : this.#palette.look(partition.owner).slot;
+    const fill = Math.round(level(partition.lag, this.#full) * this.#layout.size.h);
+    return (STATUSES.indexOf(statusOf(partition)) << 12) | (fill << 4) | slot;
   }
 
   #paintLabel(context, colours, band, owner) {
-    const narrow = this.#layout.left === NARROW_LABEL;
-    const middle = band.y + Math.min(band.height, 22) / 2;
+    const { label } = this.#layout;
+    const narrow = label === NARROW_LABEL;
+    const [x, right] = [band.x, band.x + label - 8];
+    const middle = Math.round(band.y + Math.min(band.height, Math.max(16, this.#layout.size.h)) / 2);
     context.textBaseline = "middle";
     context.textAlign = "left";
     context.font = "600 11px system-ui, sans-serif";
     if (owner === null) {
       context.fillStyle = colours.bad;
-      context.fillText(narrow ? "nobody" : `nobody · ${band.count}`, 0, middle, this.#layout.left - 8);
+      context.fillText(narrow ? "nobody" : `nobody · ${band.count}`, x, middle, label - 8);
       return;
     }
     const { slot, tag } = this.#palette.look(owner);
     context.fillStyle = colours.solid[slot];
     context.beginPath();
-    context.roundRect(0, middle - 8, 26, 16, 4);
+    context.roundRect(x, middle - 7, 26, 14, 4);
     context.fill();
     context.fillStyle = colours.inkOnSolid[slot];
     context.textAlign = "center";
-    context.fillText(tag, 13, middle + 0.5, 24);
+    context.fillText(tag, x + 13, middle + 0.5, 24);
     context.textAlign = "right";
     context.fillStyle = colours.muted;
     context.font = "11px system-ui, sans-serif";
-    context.fillText(String(band.count), this.#layout.left - 8, middle, 30);
+    context.fillText(String(band.count), right, middle, 30);
     if (narrow) return;
     context.textAlign = "left";
     context.fillStyle = colours.ink;
-    context.fillText(shorten(context, visible(owner), 68), 32, middle);
+    context.fillText(shorten(context, visible(owner), label - 68), x + 32, middle);
   }
 
-  #paintCell(context, colours, cell, { x, y }) {
+  #paintCell(context, colours, partition, look, { x, y }) {
     const { w, h } = this.#layout.size;
-    const partition = this.#model.partitions[this.#order[cell]];
-    if (!partition) return;
-    const status = statusOf(partition);
-    const { owner } = partition;
-    const slot = owner === null ? -1 : this.#palette.look(owner).slot;
-    context.fillStyle = slot < 0 ? colours.well : colours.tint[slot];
+    const [slot, fill, status] = [look & 15, (look >> 4) & 255, STATUSES[look >> 12]];
+    const owned = slot < colours.solid.length;
+    context.fillStyle = owned ? colours.tint[slot] : colours.well;
     context.fillRect(x, y, w, h);
-    const fill = level(partition.lag, this.#full);
     if (fill > 0) {
-      const high = Math.max(1, Math.round(h * fill));
-      context.fillStyle = slot < 0 ? colours.muted : colours.solid[slot];
-      context.fillRect(x, y + h - high, w, high);
+      context.fillStyle = owned ? colours.solid[slot] : colours.muted;
+      context.fillRect(x, y + h - fill, w, fill);
     }
-    if (w >= 20) this.#paintId(context, colours, partition, slot, fill, x, y);
     if (status !== "served") paintStatus(context, colours, status, x, y, w, h);
+    if (w < 20 || status === "paused" || status === "pausing") return;
+    const onSolid = owned && fill > h / 2;
+    this.#paintId(context, partition, onSolid ? colours.inkOnSolid[slot] : colours.ink, x, y);
   }
 
-  #paintId(context, colours, partition, slot, fill, x, y) {
+  #paintId(context, partition, colour, x, y) {
     const { w, h } = this.#layout.size;
     const text = visible(partition.partition);
     if (text.length * 6.2 > w - 4 && w < 48) return;
     context.font = `${h >= 24 ? 11 : 10}px system-ui, sans-serif`;
     context.textAlign = "center";
     context.textBaseline = "middle";
-    context.fillStyle = fill > 0.5 && slot >= 0 ? colours.inkOnSolid[slot] : colours.ink;
+    context.fillStyle = colour;
     context.fillText(shorten(context, text, w - 6), x + w / 2, y + h / 2 + 0.5);
   }
 
@@ -425,12 +438,14 @@ function paintStatus(context, colours, status, x, y, w, h) {
     context.fillRect(x + w / 2 + thick * 0.5, y + (h - high) / 2, thick, high);
   } else {
     context.strokeStyle = colours.bad;
+    context.globalAlpha = 0.4;
     context.beginPath();
     for (let at = -h; at < w; at += 5) {
       context.moveTo(x + at, y + h);
       context.lineTo(x + at + h, y);
     }
     context.stroke();
+    context.globalAlpha = 1;
     context.strokeRect(x + 0.75, y + 0.75, w - 1.5, h - 1.5);
   }
   context.restore();

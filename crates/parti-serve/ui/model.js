@@ -1,31 +1,12 @@
 // One group as the server tells it: the whole first, then changes. Pure.
 //
 //   group  ─▶ replace ─┐
-//   change ─▶ change ──┴─▶ what is different, gathered in a Delta until the page is painted next
+//   change ─▶ change ──┴─▶ the group as it is, and counters that tell which part is another one now
 
 import { compareIds, compareNames } from "./format.js";
 
 /** How many events are kept. */
 export const EVENTS_KEPT = 1000;
-
-/** What is different since the last painting. */
-export class Delta {
-  constructor() {
-    this.clear();
-  }
-
-  clear() {
-    /** Other partitions than before, or in another order: indices have a new meaning. */
-    this.structure = false;
-    /** Some partition has another owner. */
-    this.owners = false;
-    /** Indices of partitions that changed. */
-    this.partitions = new Set();
-    this.workers = false;
-    this.handoffs = false;
-    this.events = false;
-  }
-}
 
 export class GroupModel {
   constructor() {
@@ -38,7 +19,8 @@ export class GroupModel {
     this.unreadable = [];
     /** Oldest first. */
     this.events = [];
-    this.delta = new Delta();
+    /** Grow with every change: of the list of partitions, of an owner, of the events. */
+    this.version = { structure: 0, owners: 0, events: 0 };
     /** Offsets done, and messages that came in, since the page was opened. */
     this.progress = { done: 0, come: 0, doneBy: new Map() };
     this.#index = new Map();
@@ -57,8 +39,6 @@ export class GroupModel {
     this.handoffs = handoffs ?? [];
     this.unreadable = unreadable ?? [];
     this.#addEvents(events ?? []);
-    this.delta.workers = true;
-    this.delta.handoffs = true;
     return moves;
   }
 
@@ -67,10 +47,7 @@ export class GroupModel {
     if (change.head) this.head = change.head;
     this.#changeWorkers(change.workers ?? [], change.workers_gone ?? []);
     const moves = this.#changePartitions(change.partitions ?? [], change.partitions_gone ?? []);
-    if (change.handoffs) {
-      this.handoffs = change.handoffs;
-      this.delta.handoffs = true;
-    }
+    if (change.handoffs) this.handoffs = change.handoffs;
     this.#addEvents(change.events ?? []);
     return moves;
   }
@@ -101,7 +78,6 @@ export class GroupModel {
     }
     for (const id of gone) this.workers.delete(id);
     if (added) this.#sortWorkers();
-    this.delta.workers ||= changed.length > 0 || gone.length > 0;
   }
 
   #replacePartitions(partitions, before) {
@@ -128,7 +104,6 @@ export class GroupModel {
       }
       this.#note(this.partitions[at], partition, moves);
       this.partitions[at] = partition;
-      this.delta.partitions.add(at);
     }
     if (gone.length > 0) {
       const lost = new Set(gone);
@@ -141,16 +116,17 @@ export class GroupModel {
   #reindex() {
     this.partitions.sort((a, b) => compareIds(a.partition, b.partition));
     this.#index = new Map(this.partitions.map(({ partition }, at) => [partition, at]));
-    this.delta.structure = true;
-    this.delta.owners = true;
-    this.delta.partitions.clear();
+    this.version.structure += 1;
+    this.version.owners += 1;
   }
 
   /** Counts progress and sees a change of owner. */
   #note(old, now, moves) {
     if (old.owner !== now.owner) {
-      this.delta.owners = true;
       moves.push([now.partition, old.owner, now.owner]);
+      this.version.owners += 1;
+    } else if (now.owner === null && old.assigned !== now.assigned) {
+      this.version.owners += 1;
     }
     // Another epoch may be a reset, which is no progress.
     if (old.epoch === now.epoch && old.next_offset !== null && now.next_offset !== null) {
@@ -179,7 +155,7 @@ export class GroupModel {
     if (this.events.length > EVENTS_KEPT) {
       this.events.splice(0, this.events.length - EVENTS_KEPT);
     }
-    this.delta.events = true;
+    this.version.events += 1;
   }
 }
 

@@ -5,7 +5,7 @@ import { clock, count, duration, plural, visible, words } from "./format.js";
 
 const STAGES = ["preparing", "ready", "taking"];
 /** More rows than this are only counted: nobody reads them as they fly by. */
-const SHOWN = 12;
+const SHOWN = 6;
 const REBALANCES_SHOWN = 30;
 
 export class Handoffs {
@@ -18,10 +18,10 @@ export class Handoffs {
     this.#palette = palette;
     this.counts = h("span", { class: "muted", role: "status" });
     this.list = h("ol", { class: "handoffs" });
-    this.more = h("p", { class: "muted small-print" });
-    this.recent = h("ul", { class: "recent", "aria-label": "Handoffs that ended last" });
-    this.none = h("p", { class: "muted empty" }, "Nothing is moving.");
-    this.element = card("handoffs", "Handoffs", [this.counts], this.none, this.list, this.more, this.recent);
+    this.recent = h("ul", { class: "handoffs", "aria-label": "Handoffs that ended last" });
+    this.none = h("p", { class: "muted empty" }, "Nothing has moved since this page was opened.");
+    const box = h("div", { class: "handoff-box" }, this.none, this.list, this.recent);
+    this.element = card("handoffs", "Handoffs", [this.counts], box);
   }
 
   render(now, changed) {
@@ -46,39 +46,37 @@ export class Handoffs {
     }
     const by = STAGES.map((stage) => under.filter((handoff) => handoff.stage === stage).length);
     const parts = STAGES.map((stage, at) => `${count(by[at])} ${stage}`);
-    setText(this.counts, under.length === 0 ? "" : parts.join(" · "));
-    const rest = under.length - shown.length;
-    setText(this.more, rest > 0 ? `and ${plural(rest, "more", "more")}` : "");
-    this.more.hidden = rest <= 0;
-    this.list.hidden = under.length === 0;
-    this.none.hidden = under.length > 0;
-    if (changed) this.#renderRecent();
+    setText(this.counts, under.length === 0 ? "nothing is moving" : parts.join(" · "));
+    if (changed) this.#renderRecent(SHOWN - shown.length);
+    this.none.hidden = under.length > 0 || this.#watch.finished.length > 0;
   }
 
-  #renderRecent() {
-    const last = this.#watch.finished.slice(-5).reverse();
+  /** Fills the rest of the rows with what ended last. */
+  #renderRecent(room) {
+    const last = room > 0 ? this.#watch.finished.slice(-room).reverse() : [];
     clear(this.recent);
     for (const { partition, from, to, took, outcome } of last) {
-      const length = took === null ? "within one update" : duration(took);
-      const end = outcome === "done" ? `✓ ${length}` : `withdrawn after ${length}`;
-      const route = from === null ? [] : [tag(this.#palette, from), " "];
-      const row = h("li", {}, name(partition), h("span", { class: "route" }, ...route, "→ ", tag(this.#palette, to)));
-      row.append(h("span", { class: "muted number" }, end));
-      this.recent.append(row);
+      const length = took === null ? "within one update" : `in ${duration(took)}`;
+      const end = outcome === "done" ? `✓ taken ${length}` : `withdrawn ${length}`;
+      const ended = h("span", { class: "muted" }, end);
+      this.recent.append(h("li", {}, name(partition), routeOf(this.#palette, from, to), ended));
     }
-    this.recent.hidden = last.length === 0;
   }
+}
+
+function routeOf(palette, from, to) {
+  const origin = from === null ? h("span", { class: "muted" }, "free") : tag(palette, from);
+  const names = `from ${from === null ? "nobody" : visible(from)} to ${visible(to)}`;
+  const spoken = h("span", { class: "hush" }, names);
+  return h("span", { class: "route", title: names }, origin, " → ", tag(palette, to), spoken);
 }
 
 class HandoffRow {
   constructor({ partition, from, to }, palette) {
     this.steps = STAGES.map((stage) => h("li", {}, stage));
     this.since = h("span", { class: "muted number" });
-    const origin = from === null ? h("span", { class: "muted" }, "free") : tag(palette, from);
-    const route = h("span", { class: "route" }, origin, " → ", tag(palette, to));
-    const names = `from ${from === null ? "nobody" : visible(from)} to ${visible(to)}`;
-    route.append(h("span", { class: "hush" }, names));
-    this.element = h("li", {}, name(partition), route, h("ol", { class: "steps" }, ...this.steps), this.since);
+    const steps = h("ol", { class: "steps" }, ...this.steps);
+    this.element = h("li", {}, name(partition), routeOf(palette, from, to), steps, this.since);
   }
 
   show({ stage, begun }, now) {
@@ -126,7 +124,7 @@ function row({ start, end, state, reason, placed, moves }, longest, now) {
   bar.style.width = `${Math.max(1.5, (took / longest) * 100).toFixed(1)}%`;
   const counts = [];
   if (placed > 0) counts.push(`${count(placed)} placed`);
-  if (moves > 0) counts.push(`${count(moves)} moved`);
+  if (moves > 0) counts.push(`${plural(moves, "move")}`);
   const length = end === null ? `${duration(took)} so far` : duration(took);
   return h(
     "li",

@@ -19,7 +19,7 @@ export class Overview {
     this.none = h("p", { class: "muted empty", hidden: true }, "This store holds no group yet.");
     const heads = ["Group", "Leader", "Workers", "Partitions", "Served", "Moving", "Paused", "Lag"];
     const cells = heads.map((title, at) =>
-      h("th", { scope: "col", class: at === 0 || at === 1 || at === 4 ? "" : "number" }, title),
+      h("th", { scope: "col", class: at < 2 ? "" : at === 4 ? "load" : "number" }, title),
     );
     const table = h("table", { class: "grid roomy" }, h("thead", {}, h("tr", {}, ...cells)), this.body);
     const box = h("div", { class: "table-box", tabindex: "-1" }, table);
@@ -90,10 +90,11 @@ function row(group) {
   );
 }
 
-function served({ owned, partitions }) {
+function served({ owned, partitions, paused }) {
   const part = partitions === 0 ? 0 : owned / partitions;
-  const fill = h("i", { class: part < 1 ? "short" : "" });
+  // What an operator paused is not missing.
+  const fill = h("i", { class: owned + paused < partitions ? "short" : "" });
   fill.style.width = `${(part * 100).toFixed(1)}%`;
-  const text = partitions === 0 ? "–" : part === 1 ? "all" : `${count(owned)}`;
+  const text = partitions === 0 ? "–" : part === 1 ? "all" : count(owned);
   return [h("span", {}, text), h("span", { class: "bar", "aria-hidden": "true" }, fill)];
 }

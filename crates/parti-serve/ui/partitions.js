@@ -9,6 +9,8 @@ import { rowsIn } from "./layout.js";
 import { STATUSES, arrange, nextOwner, statusOf } from "./model.js";
 
 const ROW = 30;
+/** The least height of the table, if it has rows enough. */
+const HEIGHT = 480;
 const ORDER_MS = 1000;
 
 const COLUMNS = [
@@ -29,10 +31,12 @@ export class PartitionTable {
   #view = { key: "partition", down: false, text: "", status: "" };
   #shown = [];
   #ordered = -Infinity;
+  #structure = -1;
   #rows = [];
   #focus = 0;
   #chosen = null;
   #now = 0;
+  #seen = { top: 0, height: HEIGHT }; // what is in view, read when it changes
 
   constructor(model, palette, hooks) {
     this.#model = model;
@@ -62,15 +66,23 @@ export class PartitionTable {
     this.body = h("tbody", {}, this.above, this.below);
     this.heads = new Map();
     this.table = h("table", { class: "grid", "aria-label": "Partitions" }, this.#head(), this.body);
-    this.box = h("div", { class: "table-box tall", tabindex: "-1" }, this.table);
-    this.box.addEventListener("scroll", () => hooks.wake(), { passive: true });
+    this.box = h("div", { class: "table-box", tabindex: "-1" }, this.table);
+    const looked = () => {
+      this.#seen = { top: this.box.scrollTop, height: this.box.clientHeight };
+      hooks.wake();
+    };
+    this.box.addEventListener("scroll", looked, { passive: true });
+    const size = new ResizeObserver(looked);
+    size.observe(this.box);
+    this.close = () => size.disconnect();
     this.body.addEventListener("keydown", (event) => this.#key(event));
     this.body.addEventListener("click", (event) => {
       const row = event.target.closest("tr[data-at]");
       if (row) this.#open(Number(row.dataset.at));
     });
     const tools = h("div", { class: "tools" }, filter, status, this.reset);
-    this.element = card("partitions", "Partitions", [this.found, tools], this.box);
+    this.frame = h("div", { class: "table-frame" }, this.box);
+    this.element = card("partitions", "Partitions", [this.found, tools], this.frame);
   }
 
   /** Which partition is shown elsewhere, and so marked here. */
@@ -109,6 +121,7 @@ export class PartitionTable {
     this.#ordered = -Infinity;
     this.#focus = 0;
     this.box.scrollTop = 0;
+    this.#seen.top = 0;
     this.#hooks.wake();
   }
 
@@ -142,16 +155,19 @@ export class PartitionTable {
     else if (top + ROW > scrollTop + clientHeight - head) {
       this.box.scrollTop = top + ROW - clientHeight + head;
     }
+    this.#seen.top = this.box.scrollTop;
     this.#fill(this.#now);
     this.body.querySelector(`tr[data-at="${this.#focus}"]`)?.focus({ preventScroll: true });
   }
 
   /** Brings the rows in view up to date. `now` is the server's time. */
-  render(delta, now) {
+  render(now) {
     this.#now = now;
     const at = performance.now();
-    if (delta.structure || at - this.#ordered > ORDER_MS) {
+    const { structure } = this.#model.version;
+    if (structure !== this.#structure || at - this.#ordered > ORDER_MS) {
       this.#ordered = at;
+      this.#structure = structure;
       this.#shown = arrange(this.#model.partitions, this.#view);
       this.#focus = Math.max(0, Math.min(this.#focus, this.#shown.length - 1));
       const all = this.#model.partitions.length;
@@ -160,13 +176,14 @@ export class PartitionTable {
       this.reset.disabled = some === 0;
       setText(this.reset, some === 1 ? "Reset checkpoint…" : `Reset ${count(some)} checkpoints…`);
       setAttr(this.table, "aria-rowcount", some + 1);
+      this.frame.style.minHeight = `${Math.min(HEIGHT, (all + 2) * ROW)}px`;
     }
     this.#fill(now);
   }
 
   #fill(now) {
-    const { scrollTop, clientHeight } = this.box;
-    const [from, to] = rowsIn(scrollTop, clientHeight, ROW, this.#shown.length);
+    const { top, height } = this.#seen;
+    const [from, to] = rowsIn(top, height, ROW, this.#shown.length);
     while (this.#rows.length < to - from) {
       const row = new Row(this.#palette);
       this.#rows.push(row);

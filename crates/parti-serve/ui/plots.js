@@ -3,7 +3,8 @@
 import { fit, h, inks, onTheme, setText } from "./dom.js";
 
 const HEIGHT = 84;
-const SPAN_MS = 300_000;
+const LEAST_MS = 60_000;
+const MOST_MS = 300_000;
 
 export class Plot {
   #lines;
@@ -54,7 +55,7 @@ export class Plot {
     setText(this.value, value);
     setText(this.note, note);
     const dots = this.#dots ? this.#dots() : [];
-    const last = this.#lines[0]?.times.at(-1) ?? 0;
+    const last = this.#lines[0]?.series.times.at(-1) ?? 0;
     const key = `${last} ${dots.length} ${this.#dots ? Math.floor(now / 2000) : ""}`;
     if (key === this.#drawn) return;
     this.#drawn = key;
@@ -74,7 +75,9 @@ export class Plot {
     const most = nice(Math.max(0, ...values.filter((value) => value !== null)));
     setText(this.top, most > 0 ? this.#format(most) : "");
     const base = HEIGHT - 1;
-    const x = (at) => width - ((now - at) / SPAN_MS) * width;
+    const oldest = Math.min(now, dots[0]?.[0] ?? now, this.#lines[0]?.series.times[0] ?? now);
+    const span = Math.max(LEAST_MS, Math.min(MOST_MS, now - oldest));
+    const x = (at) => width - ((now - at) / span) * width;
     const y = (value) => base - (most > 0 ? (value / most) * (HEIGHT - 16) : 0);
     context.strokeStyle = colours.line;
     context.lineWidth = 1;
@@ -87,7 +90,7 @@ export class Plot {
     for (const line of this.#lines) drawLine(context, colours, line, x, y, base);
     context.fillStyle = colours.accent;
     for (const [at, value] of dots) {
-      if (now - at > SPAN_MS) continue;
+      if (now - at > span) continue;
       context.beginPath();
       context.arc(Math.min(width - 3, x(at)), y(value), 2.5, 0, Math.PI * 2);
       context.fill();

@@ -121,5 +121,5 @@ function shareText(share) {
 function tableOf(label, head, rows) {
   const table = h("table", { class: "grid", "aria-label": label }, h("thead", {}, h("tr", {}, ...head)));
   table.append(h("tbody", {}, ...rows));
-  return h("div", { class: "table-box tall", tabindex: "0" }, table);
+  return h("div", { class: "table-box", tabindex: "0" }, table);
 }

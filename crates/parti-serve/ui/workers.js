@@ -23,7 +23,7 @@ export class WorkerTable {
       head("Worker"),
       head("State"),
       head("Heartbeat", true, "How long ago it renewed its session, by its own clock"),
-      head("Partitions"),
+      h("th", { scope: "col", class: "load" }, "Partitions"),
       head("Lag", true),
       head("Offsets/s", true),
     ];
