@@ -6,8 +6,8 @@
 
 /** By theme, in the order in which they are given out. */
 export const COLOURS = {
-  light: ["#3a6fc4", "#d97a0b", "#12876f", "#9c2f63", "#8c8a1e", "#5aaedb", "#d9667c", "#5a3f9e"],
-  dark: ["#5f95ee", "#f0a03c", "#34b795", "#c4578f", "#c9c65a", "#8fd0f5", "#f59aab", "#8a72d6"],
+  light: ["#4667cb", "#f75d00", "#198155", "#8b2062", "#6ea828", "#5aaedb", "#d4738c", "#544195"],
+  dark: ["#7197d9", "#fb861e", "#3bb67d", "#b36e9d", "#cdd363", "#8fd0f5", "#f498b9", "#966ce7"],
 };
 
 const TRAILING = /([0-9]+)$/;
