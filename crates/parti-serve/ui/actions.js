@@ -75,8 +75,12 @@ export const PARTITION_ACTIONS = {
     request: ({ partition }) => ({ kind: "pause", partition }),
     effects: ({ partition, model }) => {
       const owner = model.partition(partition)?.owner ?? null;
-      const lets = owner === null ? "" : `${visible(owner)} finishes the message it is at and lets go. `;
-      return [`${lets}Nobody handles it until you resume it.`, "Its lag grows; its checkpoint stays."];
+      const lets =
+        owner === null ? "" : `${visible(owner)} finishes the message it is at and lets go. `;
+      return [
+        `${lets}Nobody handles it until you resume it.`,
+        "Its lag grows; its checkpoint stays.",
+      ];
     },
   },
   resume: {

@@ -75,7 +75,12 @@ export class Api {
   async #send(path, options) {
     const headers = { accept: "application/json", ...options.headers };
     if (this.#token) headers.authorization = `Bearer ${this.#token}`;
-    const response = await fetch(path, { cache: "no-store", redirect: "error", ...options, headers });
+    const response = await fetch(path, {
+      cache: "no-store",
+      redirect: "error",
+      ...options,
+      headers,
+    });
     this.#learnClock(response.headers.get("date"));
     return response;
   }

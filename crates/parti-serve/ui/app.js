@@ -92,7 +92,9 @@ async function enterToken(why) {
   const token = await askToken(why);
   asking = false;
   if (token === null) {
-    clear(byId("failure")).append(button("Enter a token", () => enterToken(why), { class: "primary" }));
+    clear(byId("failure")).append(
+      button("Enter a token", () => enterToken(why), { class: "primary" }),
+    );
     return;
   }
   api.token = token;

@@ -23,7 +23,12 @@ function field(label, control, hint) {
 }
 
 function reasonField() {
-  const control = h("textarea", { rows: "2", required: true, maxlength: "500", placeholder: "For the group's history" });
+  const control = h("textarea", {
+    rows: "2",
+    required: true,
+    maxlength: "500",
+    placeholder: "For the group's history",
+  });
   return { control, element: field("Reason", control) };
 }
 
@@ -89,7 +94,12 @@ const FIELDS = {
       const here = id === owner ? " (owns it now)" : "";
       return h("option", { value: id }, visible(id) + here);
     });
-    const control = h("select", { required: true }, h("option", { value: "" }, "Choose a worker"), ...options);
+    const control = h(
+      "select",
+      { required: true },
+      h("option", { value: "" }, "Choose a worker"),
+      ...options,
+    );
     return { element: field("To", control), value: () => control.value };
   },
   stay_away: () => {
@@ -103,7 +113,9 @@ const FIELDS = {
 export function confirmAction(action, subject, context, send) {
   const title = subject === null ? action.verb : `${action.verb} ${visible(subject)}`;
   const modal = new Modal(`${title}?`, action);
-  const fields = Object.fromEntries((action.fields ?? []).map((key) => [key, FIELDS[key](context)]));
+  const fields = Object.fromEntries(
+    (action.fields ?? []).map((key) => [key, FIELDS[key](context)]),
+  );
   const reason = reasonField();
   const effects = action.effects(context).map((text) => h("li", {}, text));
   modal.body.append(
@@ -133,7 +145,8 @@ export function confirmAction(action, subject, context, send) {
 
 /** Resets checkpoints: a dry run first, then for real. */
 export function resetCheckpoints(ids, context, send) {
-  const subject = ids.length === 1 ? `checkpoint of ${visible(ids[0])}` : `${count(ids.length)} checkpoints`;
+  const subject =
+    ids.length === 1 ? `checkpoint of ${visible(ids[0])}` : `${count(ids.length)} checkpoints`;
   const modal = new Modal(`Reset ${subject}?`, { grave: true });
   const to = h(
     "select",
@@ -147,13 +160,23 @@ export function resetCheckpoints(ids, context, send) {
   const time = h("input", { type: "datetime-local", step: "1" });
   const force = h("input", { type: "checkbox" });
   const served = ids.filter((id) => (context.model.partition(id)?.owner ?? null) !== null).length;
-  const forced = `Also where it is served now (${plural(served, "partition")}): the owner is fenced and starts anew`;
+  const forced =
+    `Also where it is served now (${plural(served, "partition")}): ` +
+    "the owner is fenced and starts anew";
   const reason = reasonField();
-  const [offsetField, timeField] = [field("Next offset", offset), field("First message from", time)];
+  const [offsetField, timeField] = [
+    field("Next offset", offset),
+    field("First message from", time),
+  ];
   const preview = h("div", { class: "preview", "aria-live": "polite" });
   modal.body.append(
     h("h3", {}, "What will happen"),
-    h("ul", { class: "effects" }, h("li", {}, "Handling goes on at the new place, under a new epoch."), h("li", {}, "First a dry run shows every change. It changes nothing.")),
+    h(
+      "ul",
+      { class: "effects" },
+      h("li", {}, "Handling goes on at the new place, under a new epoch."),
+      h("li", {}, "First a dry run shows every change. It changes nothing."),
+    ),
     field("Go on at", to),
     offsetField,
     timeField,
@@ -173,7 +196,12 @@ export function resetCheckpoints(ids, context, send) {
   for (const control of [to, offset, time, force]) control.addEventListener("input", fresh);
   fresh();
   modal.onSubmit = async () => {
-    const body = { partitions: ids, to: target(), force: force.checked, why: reason.control.value.trim() };
+    const body = {
+      partitions: ids,
+      to: target(),
+      force: force.checked,
+      why: reason.control.value.trim(),
+    };
     const dry = tried === null;
     setText(modal.confirm, dry ? "Looking…" : "Resetting…");
     try {
@@ -194,20 +222,27 @@ export function resetCheckpoints(ids, context, send) {
 }
 
 function previewOf(changes) {
-  const rows = changes.slice(0, CHANGES_SHOWN).map(({ partition, from, to, note }) =>
-    h(
-      "tr",
-      {},
-      h("th", { scope: "row" }, name(partition)),
-      h("td", { class: "number" }, count(from === null ? null : offsetOf(from))),
-      h("td", { class: "number" }, count(to === null ? null : offsetOf(to))),
-      h("td", {}, visible(note ?? "")),
-    ),
-  );
+  const rows = changes
+    .slice(0, CHANGES_SHOWN)
+    .map(({ partition, from, to, note }) =>
+      h(
+        "tr",
+        {},
+        h("th", { scope: "row" }, name(partition)),
+        h("td", { class: "number" }, count(from === null ? null : offsetOf(from))),
+        h("td", { class: "number" }, count(to === null ? null : offsetOf(to))),
+        h("td", {}, visible(note ?? "")),
+      ),
+    );
   const heads = ["Partition", "Next offset", "Becomes", ""].map((title, at) =>
     h("th", { scope: "col", class: at === 1 || at === 2 ? "number" : "" }, title),
   );
-  const table = h("table", { class: "grid" }, h("thead", {}, h("tr", {}, ...heads)), h("tbody", {}, ...rows));
+  const table = h(
+    "table",
+    { class: "grid" },
+    h("thead", {}, h("tr", {}, ...heads)),
+    h("tbody", {}, ...rows),
+  );
   const rest = changes.length - rows.length;
   return [
     h("h3", {}, "Dry run"),
@@ -221,7 +256,12 @@ function previewOf(changes) {
 export function askToken(why) {
   return new Promise((answer) => {
     const modal = new Modal("Token");
-    const token = h("input", { type: "password", required: true, autocomplete: "off", spellcheck: "false" });
+    const token = h("input", {
+      type: "password",
+      required: true,
+      autocomplete: "off",
+      spellcheck: "false",
+    });
     modal.body.append(
       h("p", {}, visible(why)),
       field("Token", token, "It is kept for this tab only, until you close it."),

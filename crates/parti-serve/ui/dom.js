@@ -3,8 +3,8 @@
 import { visible } from "./format.js";
 
 /**
- * Makes an element. `props` are attributes; `on` holds listeners; true and false switch an attribute
- * on and off. Children are elements or text.
+ * Makes an element. `props` are attributes; `on` holds listeners; true and false switch an
+ * attribute on and off. Children are elements or text.
  */
 export function h(tag, props = {}, ...children) {
   const element = document.createElement(tag);
@@ -121,6 +121,7 @@ export function inks() {
     ink: read("ink"),
     muted: read("muted"),
     line: read("line"),
+    edge: read("edge"),
     accent: read("accent"),
     bad: read("bad"),
     warn: read("warn"),
@@ -129,7 +130,7 @@ export function inks() {
   };
 }
 
-/** Fits a canvas to so many CSS pixels; gives its context, scaled so that one unit is one of them. */
+/** Fits a canvas to so many CSS pixels; gives its context, where one unit is one of them. */
 export function fit(canvas, width, height) {
   const ratio = Math.min(3, devicePixelRatio || 1);
   const [w, h] = [Math.round(width * ratio), Math.round(height * ratio)];

@@ -3,7 +3,17 @@
 import { button, card, h, notify, setText } from "./dom.js";
 import { clock, count, visible } from "./format.js";
 
-const KINDS = ["join", "leave", "crash", "election", "plan", "handoff", "fencing", "request", "trouble"];
+const KINDS = [
+  "join",
+  "leave",
+  "crash",
+  "election",
+  "plan",
+  "handoff",
+  "fencing",
+  "request",
+  "trouble",
+];
 const GRAVE = new Set(["crash", "fencing", "trouble"]);
 /** So many are shown at first; asking for older ones shows so many more. */
 const PAGE = 100;
@@ -40,7 +50,13 @@ export class EventLog {
     this.list = h("ol", { class: "events" });
     this.none = h("p", { class: "muted empty" }, "No event yet.");
     this.more = button("Older events", () => this.#older(hooks.wake), { class: "small" });
-    const box = h("div", { class: "scroll", tabindex: "0", "aria-labelledby": "events-title" }, this.none, this.list, this.more);
+    const box = h(
+      "div",
+      { class: "scroll", tabindex: "0", "aria-labelledby": "events-title" },
+      this.none,
+      this.list,
+      this.more,
+    );
     this.element = card("events", "Events", [this.found, h("div", { class: "tools" }, kind)], box);
   }
 
@@ -89,6 +105,10 @@ function row({ at_ms: at, kind, worker, text }, now) {
     {},
     h("time", { class: "muted" }, clock(at, now)),
     h("span", { class: grave ? "kind bad" : "kind" }, grave ? `! ${kind}` : kind),
-    h("span", { class: "text", title: worker ? `told by ${visible(worker)}` : null }, visible(text)),
+    h(
+      "span",
+      { class: "text", title: worker ? `told by ${visible(worker)}` : null },
+      visible(text),
+    ),
   );
 }

@@ -180,7 +180,11 @@ export class GroupPage {
     ];
     return [
       new Plot("Progress", { lines, format: rate, wake }),
-      new Plot("Lag", { lines: [{ series: lag, ink: "warn", filled: true }], format: compact, wake }),
+      new Plot("Lag", {
+        lines: [{ series: lag, ink: "warn", filled: true }],
+        format: compact,
+        wake,
+      }),
       new Plot("Handoffs", { dots: took, format: duration, wake }),
     ];
   }
@@ -191,7 +195,9 @@ export class GroupPage {
       part.scrollIntoView({ block: "start" });
       part.focus({ preventScroll: true });
     };
-    const links = PARTS.map((id) => button(id === "whatif" ? "What if" : capital(id), () => go(id)));
+    const links = PARTS.map((id) =>
+      button(id === "whatif" ? "What if" : capital(id), () => go(id)),
+    );
     return h("nav", { class: "parts", "aria-label": "Parts of this page" }, ...links);
   }
 
@@ -293,11 +299,15 @@ export class GroupPage {
     this.tiles.get("moving").show(sums.moving, "", sums.moving > 0 ? "warn" : "");
     this.tiles.get("paused").show(sums.paused, "", sums.paused > 0 ? "warn" : "");
     this.tiles.get("unserved").show(sums.unserved, "", sums.unserved > 0 ? "bad" : "");
-    const troubles = unreadable.map(({ key, why }) => `${visible(key)} cannot be read: ${visible(why)}`);
+    const troubles = unreadable.map(
+      ({ key, why }) => `${visible(key)} cannot be read: ${visible(why)}`,
+    );
     if (head.closed) troubles.unshift("This group is being deleted.");
     this.trouble.hidden = troubles.length === 0;
     setText(this.trouble, troubles.slice(0, 5).join(" · "));
-    this.onTitle(state === "stable" ? visible(this.#group) : `${visible(this.#group)}: ${words(state)}`);
+    this.onTitle(
+      state === "stable" ? visible(this.#group) : `${visible(this.#group)}: ${words(state)}`,
+    );
   }
 
   #paintPlots(now) {
@@ -308,7 +318,10 @@ export class GroupPage {
     progress.render(now, `${compact(done.last())}/s`, incoming);
     lags.render(now, compact(this.#sums.lag), lag.last() === null ? "the log was not asked" : "");
     const known = this.watch.finished.map(({ took }) => took).filter((took) => took !== null);
-    const note = known.length > 0 ? `p50 of ${known.length}, longest ${duration(Math.max(...known))}` : "none seen yet";
+    const note =
+      known.length > 0
+        ? `p50 of ${known.length}, longest ${duration(Math.max(...known))}`
+        : "none seen yet";
     handoffs.render(now, known.length > 0 ? duration(quantile(known, 0.5)) : "–", note);
   }
 }

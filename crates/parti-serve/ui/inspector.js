@@ -89,13 +89,18 @@ export class Inspector {
       action.grave,
     ]);
     const blocked = ({ blocked_by: by }) =>
-      by.map(({ partition, owner }) => `${visible(partition)} held by ${visible(owner)}`).join(", ");
+      by
+        .map(({ partition, owner }) => `${visible(partition)} held by ${visible(owner)}`)
+        .join(", ");
     const rows = [
       ["Health", (worker, now) => healthOf(worker, now).word],
       ["Trouble", ({ degraded }) => visible(degraded ?? "")],
       ["Session", ({ status }) => words(status)],
       ["Leads", ({ leader }) => (leader ? "yes" : "no")],
-      ["Heartbeat", (worker, now) => `${age(worker.renewed_ms, now)} ago · beat ${count(worker.beat)}`],
+      [
+        "Heartbeat",
+        (worker, now) => `${age(worker.renewed_ms, now)} ago · beat ${count(worker.beat)}`,
+      ],
       ["Owns", ({ partitions }) => count(partitions)],
       ["Told to serve", ({ serve }) => (serve === null ? "nobody told it" : count(serve))],
       ["Getting ready for", ({ prepare }) => count(prepare)],
@@ -125,12 +130,21 @@ export class Inspector {
       ["Last done offset", ({ offset }) => count(offset)],
       ["Goes on at", ({ next_offset: next }) => count(next)],
       ["Done above it", ({ done_above: done }) => (done?.length ? count(done.length) : "")],
-      ["Begun in suspicion", ({ begun }) => (begun ? `${count(begun.offset)}, ${begun.times} times` : "")],
+      [
+        "Begun in suspicion",
+        ({ begun }) => (begun ? `${count(begun.offset)}, ${begun.times} times` : ""),
+      ],
       ["Oldest message", ({ first }) => count(first)],
       ["End", ({ end }) => count(end)],
       ["Epoch", ({ epoch }) => count(epoch)],
-      ["Taken", ({ claimed_ms: at }, now) => (at ? `${clock(at, now)} · ${age(at, now)} ago` : "never")],
-      ["Checkpoint written", ({ updated_ms: at }, now) => (at ? `${clock(at, now)} · ${age(at, now)} ago` : "never")],
+      [
+        "Taken",
+        ({ claimed_ms: at }, now) => (at ? `${clock(at, now)} · ${age(at, now)} ago` : "never"),
+      ],
+      [
+        "Checkpoint written",
+        ({ updated_ms: at }, now) => (at ? `${clock(at, now)} · ${age(at, now)} ago` : "never"),
+      ],
     ];
     return { lines: { title: ["Partition ", name(id)], rows }, actions };
   }

@@ -31,8 +31,8 @@ export class Live {
   #closed = false;
 
   /**
-   * `open(signal)` gives a stream of bytes. `on.event(name, data)` is told of each event, `on.state`
-   * of `{ name: "connecting" | "live" | "waiting" | "refused", … }`.
+   * `open(signal)` gives a stream of bytes. `on.event(name, data)` is told of each event,
+   * `on.state` of `{ name: "connecting" | "live" | "waiting" | "refused", … }`.
    */
   constructor(open, on) {
     this.#open = open;

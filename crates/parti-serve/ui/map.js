@@ -127,11 +127,21 @@ export class PartitionMap {
   #legend() {
     this.fullness = h("span", {});
     const key = (shape, text) =>
-      h("span", { class: "key" }, h("i", { class: `swatch ${shape}`, "aria-hidden": "true" }), text);
+      h(
+        "span",
+        { class: "key" },
+        h("i", { class: `swatch ${shape}`, "aria-hidden": "true" }),
+        text,
+      );
     return h(
       "p",
       { class: "legend" },
-      h("span", { class: "key" }, h("i", { class: "swatch level", "aria-hidden": "true" }), this.fullness),
+      h(
+        "span",
+        { class: "key" },
+        h("i", { class: "swatch level", "aria-hidden": "true" }),
+        this.fullness,
+      ),
       key("moving", "moving"),
       key("paused", "paused"),
       key("none", "nobody serves it"),
@@ -342,7 +352,9 @@ export class PartitionMap {
     const { label } = this.#layout;
     const narrow = label === NARROW_LABEL;
     const [x, right] = [band.x, band.x + label - 8];
-    const middle = Math.round(band.y + Math.min(band.height, Math.max(16, this.#layout.size.h)) / 2);
+    const middle = Math.round(
+      band.y + Math.min(band.height, Math.max(16, this.#layout.size.h)) / 2,
+    );
     context.textBaseline = "middle";
     context.textAlign = "left";
     context.font = "600 11px system-ui, sans-serif";
@@ -376,7 +388,7 @@ export class PartitionMap {
     context.fillStyle = owned ? colours.tint[slot] : colours.well;
     context.fillRect(x, y, w, h);
     if (fill > 0) {
-      context.fillStyle = owned ? colours.solid[slot] : colours.muted;
+      context.fillStyle = owned ? colours.solid[slot] : colours.edge;
       context.fillRect(x, y + h - fill, w, fill);
     }
     if (status !== "served") paintStatus(context, colours, status, x, y, w, h);
@@ -472,4 +484,3 @@ export function describe(partition) {
   if (partition.unserved) parts.push(visible(partition.unserved));
   return parts.join(" · ");
 }
-

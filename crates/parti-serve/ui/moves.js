@@ -101,7 +101,17 @@ export class RebalanceList {
     this.#rebalances = rebalances;
     this.list = h("ol", { class: "timeline" });
     this.none = h("p", { class: "muted empty" }, "No rebalance yet.");
-    this.element = card("rebalances", "Rebalances", [], this.none, h("div", { class: "scroll", tabindex: "0", "aria-labelledby": "rebalances-title" }, this.list));
+    this.element = card(
+      "rebalances",
+      "Rebalances",
+      [],
+      this.none,
+      h(
+        "div",
+        { class: "scroll", tabindex: "0", "aria-labelledby": "rebalances-title" },
+        this.list,
+      ),
+    );
   }
 
   render(now) {
@@ -132,7 +142,12 @@ function row({ start, end, state, reason, placed, moves }, longest, now) {
     h("time", { class: "muted" }, clock(start, now)),
     h("span", { class: `kind ${state}` }, words(state)),
     h("span", { class: "number length" }, length),
-    h("span", { class: "reason" }, visible(reason), h("span", { class: "muted" }, counts.length > 0 ? ` — ${counts.join(", ")}` : "")),
+    h(
+      "span",
+      { class: "reason" },
+      visible(reason),
+      h("span", { class: "muted" }, counts.length > 0 ? ` — ${counts.join(", ")}` : ""),
+    ),
     h("span", { class: `bar ${state}`, "aria-hidden": "true" }, bar),
   );
 }

@@ -21,7 +21,12 @@ export class Overview {
     const cells = heads.map((title, at) =>
       h("th", { scope: "col", class: at < 2 ? "" : at === 4 ? "load" : "number" }, title),
     );
-    const table = h("table", { class: "grid roomy" }, h("thead", {}, h("tr", {}, ...cells)), this.body);
+    const table = h(
+      "table",
+      { class: "grid roomy" },
+      h("thead", {}, h("tr", {}, ...cells)),
+      this.body,
+    );
     const box = h("div", { class: "table-box", tabindex: "-1" }, table);
     this.element = h("div", {}, card("groups", "Groups", [this.found], box, this.none));
     this.#look();
@@ -80,7 +85,11 @@ function row(group) {
     "tr",
     { "data-group": group.group },
     h("th", { scope: "row" }, link, closed === "" ? null : h("span", { class: "role" }, closed)),
-    h("td", {}, group.leader === null ? h("span", { class: "muted" }, "nobody") : visible(group.leader)),
+    h(
+      "td",
+      {},
+      group.leader === null ? h("span", { class: "muted" }, "nobody") : visible(group.leader),
+    ),
     number(count(group.workers)),
     number(count(group.partitions)),
     h("td", { class: "load" }, ...served(group)),

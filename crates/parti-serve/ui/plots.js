@@ -141,5 +141,7 @@ function runs({ times, values }) {
 function nice(value) {
   if (value <= 0) return 0;
   const power = 10 ** Math.floor(Math.log10(value));
-  return [1, 1.5, 2, 3, 5, 7.5, 10].map((step) => step * power).find((step) => step >= value * 0.999);
+  return [1, 1.5, 2, 3, 5, 7.5, 10]
+    .map((step) => step * power)
+    .find((step) => step >= value * 0.999);
 }

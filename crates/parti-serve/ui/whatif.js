@@ -23,7 +23,12 @@ export class WhatIf {
       "form",
       { class: "whatif", novalidate: true },
       h("div", { class: "field" }, h("label", { for: "plan-add" }, "Workers that join"), this.add),
-      h("div", { class: "field wide" }, h("label", { for: "plan-weights" }, "Weights"), this.weights),
+      h(
+        "div",
+        { class: "field wide" },
+        h("label", { for: "plan-weights" }, "Weights"),
+        this.weights,
+      ),
       h("fieldset", { class: "field all" }, h("legend", {}, "Workers that go"), this.remove),
       this.submit,
     );
@@ -63,7 +68,9 @@ export class WhatIf {
         weights: parseWeights(this.weights.value),
         strategies: ["consistent_hash", "round_robin", "fair_share"],
       });
-      clear(this.result).append(h("div", { class: "plans" }, strategies(outcomes), shares(outcomes)));
+      clear(this.result).append(
+        h("div", { class: "plans" }, strategies(outcomes), shares(outcomes)),
+      );
     } catch (error) {
       setText(this.error, visible(`${error.message} ${error.remedy ?? ""}`));
       this.error.hidden = false;
@@ -106,7 +113,9 @@ function shares(outcomes) {
     head.push(h("th", { scope: "col", class: "number" }, words(visible(strategy))));
   }
   const rows = [...workers].sort(compareNames).map((id) => {
-    const cells = outcomes.map(({ workers }) => h("td", { class: "number" }, shareText(workers[id])));
+    const cells = outcomes.map(({ workers }) =>
+      h("td", { class: "number" }, shareText(workers[id])),
+    );
     return h("tr", {}, h("th", { scope: "row" }, name(id)), ...cells);
   });
   return tableOf("Shares", head, rows);
@@ -119,7 +128,11 @@ function shareText(share) {
 }
 
 function tableOf(label, head, rows) {
-  const table = h("table", { class: "grid", "aria-label": label }, h("thead", {}, h("tr", {}, ...head)));
+  const table = h(
+    "table",
+    { class: "grid", "aria-label": label },
+    h("thead", {}, h("tr", {}, ...head)),
+  );
   table.append(h("tbody", {}, ...rows));
   return h("div", { class: "table-box", tabindex: "0" }, table);
 }

@@ -17,7 +17,8 @@ const model = new GroupModel();
 model.replace(group());
 
 test("requests have the shape that the server reads", () => {
-  const of = (actions, kind, context, values) => actions[kind].request({ model, ...context }, values);
+  const of = (actions, kind, context, values) =>
+    actions[kind].request({ model, ...context }, values);
   const drain = of(WORKER_ACTIONS, "drain", { worker: "w-2" });
   assert.deepEqual(drain, { kind: "drain", worker: "w-2" });
   const evict = of(WORKER_ACTIONS, "evict", { worker: "w-2" }, { stay_away: false });

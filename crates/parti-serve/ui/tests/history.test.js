@@ -47,7 +47,16 @@ test("a handoff is watched from its first stage to its end", () => {
 
 test("a move that was over before it was seen counts, without a length", () => {
   const watch = new HandoffWatch();
-  watch.look([], [["1", "a", "b"], ["2", null, "b"], ["3", "a", null]], () => "b", 1000);
+  watch.look(
+    [],
+    [
+      ["1", "a", "b"],
+      ["2", null, "b"],
+      ["3", "a", null],
+    ],
+    () => "b",
+    1000,
+  );
   assert.deepEqual(watch.finished, [
     { partition: "1", from: "a", to: "b", at: 1000, took: null, outcome: "done" },
   ]);

@@ -9,9 +9,16 @@ const WIDE = { width: 940, label: 132, lowEnough: 620 };
 test("every cell of every shape is found where it lies, inside, and on no other", () => {
   const shapes = [[12], [3, 0, 5, 0], [78, 79, 1, 0, 200], Array(64).fill(78), [0, 1], [5000]];
   for (const counts of shapes) {
-    for (const options of [WIDE, { width: 350, label: 58, lowEnough: 420 }, { ...WIDE, label: 0 }]) {
+    for (const options of [
+      WIDE,
+      { width: 350, label: 58, lowEnough: 420 },
+      { ...WIDE, label: 0 },
+    ]) {
       const layout = layOut(counts, options);
-      assert.equal(layout.count, counts.reduce((a, b) => a + b));
+      assert.equal(
+        layout.count,
+        counts.reduce((a, b) => a + b),
+      );
       const taken = new Set();
       for (let cell = 0; cell < layout.count; cell += 1) {
         const { x, y } = placeOf(layout, cell);

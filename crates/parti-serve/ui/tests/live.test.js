@@ -9,7 +9,10 @@ test("pauses grow to a bound, with a random part", () => {
   const longest = (tries) => pause(tries, () => 1);
   assert.deepEqual([0, 1, 2, 3].map(longest), [500, 1000, 2000, 4000]);
   assert.equal(longest(20), 15_000);
-  assert.equal(pause(0, () => 0), 250);
+  assert.equal(
+    pause(0, () => 0),
+    250,
+  );
 });
 
 test("what was refused is not tried again", () => {
@@ -52,7 +55,8 @@ function follow(opens, isLast) {
 
 test("events are told, and the stream is opened again when it ends", async () => {
   const opens = [
-    () => stream(`${GROUP}event: change\ndata: {"n":1}\n\nevent: end\ndata: {"why":"stopping"}\n\n`),
+    () =>
+      stream(`${GROUP}event: change\ndata: {"n":1}\n\nevent: end\ndata: {"why":"stopping"}\n\n`),
     () => Promise.reject(new TypeError("network")),
     () => stream(GROUP.replace("ü😀", "again")),
   ];

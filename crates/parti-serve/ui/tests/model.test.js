@@ -88,7 +88,12 @@ test("a new whole after a reconnect keeps the counters and tells what moved mean
 test("events stay in order, older ones find their place, and their number is bounded", () => {
   const model = new GroupModel();
   const events = (from, to) =>
-    Array.from({ length: to - from }, (_, at) => ({ n: from + at, at_ms: 0, kind: "plan", text: "" }));
+    Array.from({ length: to - from }, (_, at) => ({
+      n: from + at,
+      at_ms: 0,
+      kind: "plan",
+      text: "",
+    }));
   model.replace(group({ events: events(500, 700) }));
   model.older(events(400, 520));
   assert.equal(model.events[0].n, 400);

@@ -46,7 +46,11 @@ test("a tag can be read on its colour", () => {
 
 /** What a colour becomes for eyes without one kind of cone (Machado, Oliveira, Fernandes 2009). */
 const EYES = {
-  normal: [[1, 0, 0], [0, 1, 0], [0, 0, 1]],
+  normal: [
+    [1, 0, 0],
+    [0, 1, 0],
+    [0, 0, 1],
+  ],
   protan: [
     [0.152286, 1.052583, -0.204868],
     [0.114503, 0.786281, 0.099216],
@@ -70,7 +74,13 @@ function lab(hex, eyes) {
     return part <= 0.04045 ? part / 12.92 : ((part + 0.055) / 1.055) ** 2.4;
   });
   const [r, g, b] = eyes.map((row) =>
-    Math.min(1, Math.max(0, row.reduce((sum, factor, at) => sum + factor * linear[at], 0))),
+    Math.min(
+      1,
+      Math.max(
+        0,
+        row.reduce((sum, factor, at) => sum + factor * linear[at], 0),
+      ),
+    ),
   );
   const f = (t) => (t > 0.008856 ? Math.cbrt(t) : 7.787 * t + 16 / 116);
   const x = f((0.4124 * r + 0.3576 * g + 0.1805 * b) / 0.9505);

@@ -5,7 +5,7 @@ import test from "node:test";
 import { SseParser } from "../sse.js";
 
 const STREAM =
-  ": hello\r\n\r\nevent: group\r\ndata: {\"a\":1}\r\n\r\n" +
+  ': hello\r\n\r\nevent: group\r\ndata: {"a":1}\r\n\r\n' +
   "event: change\ndata: one\ndata:two\nid: 7\nretry: 5\n\n: beat\n\ndata: plain\n\n";
 const EVENTS = [
   { event: "group", data: '{"a":1}' },
