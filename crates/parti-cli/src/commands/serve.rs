@@ -6,12 +6,17 @@ use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use parti::Config;
+use parti::core::config::ProcessingConfig;
+use parti::{Config, StartPosition};
 use parti_serve::{Access, Limits, ServeError, Service, Settings, SourceProblem, Tls};
+use rustix::process::{Resource, getrlimit, setrlimit};
 
 use crate::exit::{CODES, Failure};
 use crate::places;
 use crate::signals::Endings;
+
+/// Files for stores, logs and whatever else is open.
+const FILES_LEFT: u64 = 256;
 
 /// The shortest token: what is shorter can be guessed.
 const SHORTEST: usize = 16;
@@ -66,7 +71,8 @@ pub struct Args {
 /// Does it.
 pub async fn run(args: Args) -> Result<(), Failure> {
     let mut endings = Endings::catch()?;
-    let settings = settings(args).await?;
+    let mut settings = settings(args).await?;
+    settings.limits.connections = settings.limits.connections.min(connections());
     let service = Service::start(settings)
         .await
         .map_err(|error| match error {
@@ -115,11 +121,27 @@ async fn settings(args: Args) -> Result<Settings, Failure> {
     })
 }
 
-/// Settings for many small consumers, whose progress should not wait in this process for long.
+/// How many connections the system allows: as many files as it can open, some left for the rest.
+fn connections() -> usize {
+    let mut limit = getrlimit(Resource::Nofile);
+    limit.current = limit.maximum;
+    // What is not allowed stays as it was.
+    let _ = setrlimit(Resource::Nofile, limit);
+    let files = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
+    let most = files.saturating_sub(FILES_LEFT).max(FILES_LEFT);
+    usize::try_from(most).unwrap_or(usize::MAX)
+}
+
+/// Settings for many small consumers, whose progress should not wait in this process for long. A
+/// new group has its first message handled, too.
 fn defaults() -> Config {
     Config {
         worker_id_max: 9_999,
         checkpoint_flush_interval: Duration::from_millis(200),
+        processing: ProcessingConfig {
+            start: StartPosition::Earliest,
+            ..ProcessingConfig::default()
+        },
         ..Config::default()
     }
 }

@@ -277,3 +277,73 @@ impl Frames for Reader {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn whole(number: u64) -> Seen {
+        let group = Group {
+            name: format!("at {number}"),
+            coordination: "leader".into(),
+            stream: None,
+            closed: false,
+            leader: None,
+            term: None,
+            plan: None,
+            workers: Vec::new(),
+            handoffs: Vec::new(),
+            partitions: Vec::new(),
+            unreadable: Vec::new(),
+        };
+        Seen::Group(Arc::new(Whole {
+            number,
+            group,
+            history: Vec::new(),
+            frame: OnceLock::new(),
+        }))
+    }
+
+    #[tokio::test]
+    async fn who_is_too_slow_goes_on_with_the_whole() {
+        let (tell, latest) = watch::channel(whole(1));
+        let (changes, _) = broadcast::channel(2);
+        let feed = Arc::new(Feed {
+            latest: latest.clone(),
+            changes: changes.clone(),
+            _watching: AbortOnDropHandle::new(tokio::spawn(async {})),
+        });
+        let mut reader = Reader {
+            latest,
+            changes: changes.subscribe(),
+            told: None,
+            _feed: feed,
+        };
+        let change = |number: u64| {
+            tell.send_replace(whole(number));
+            let frame = sse::frame("change", &json!(number));
+            changes.send((number, frame)).expect("somebody reads");
+        };
+        let text = |frame: Result<Bytes, Bytes>| {
+            String::from_utf8(frame.expect("not the end").to_vec()).expect("text")
+        };
+        assert!(text(reader.next().await).contains("at 1"));
+        change(2);
+        assert_eq!(text(reader.next().await), "event: change\ndata: 2\n\n");
+        for number in 3..=9 {
+            change(number);
+        }
+        let skipped = text(reader.next().await);
+        assert!(
+            skipped.starts_with("event: group\n") && skipped.contains("at 9"),
+            "{skipped}"
+        );
+        change(10);
+        assert_eq!(text(reader.next().await), "event: change\ndata: 10\n\n");
+        tell.send_replace(Seen::Gone);
+        changes
+            .send((11, sse::end("gone")))
+            .expect("somebody reads");
+        assert!(reader.next().await.is_err(), "and it ends with the group");
+    }
+}

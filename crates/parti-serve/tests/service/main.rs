@@ -3,6 +3,7 @@
 mod client;
 mod clients;
 mod live;
+mod operating;
 mod safety;
 mod scene;
 mod shares;

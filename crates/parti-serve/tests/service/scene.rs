@@ -15,7 +15,7 @@ use tokio::task::JoinHandle;
 use crate::client::{Events, PATIENCE, Reply, send};
 
 /// Short times, but a TTL that a busy machine keeps.
-const CONFIG: &str = "\
+pub const CONFIG: &str = "\
 heartbeat_interval: 500ms
 heartbeat_ttl: 5s
 worker_id_ttl: 6s
