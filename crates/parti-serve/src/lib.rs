@@ -137,6 +137,8 @@ pub(crate) struct App {
     pub(crate) sessions: Registry,
     pub(crate) live_slots: Arc<Semaphore>,
     pub(crate) session_slots: Arc<Semaphore>,
+    /// Plans are worked out by the processor alone: few at once.
+    pub(crate) plan_slots: Arc<Semaphore>,
     /// Ends all streams.
     pub(crate) stop: CancellationToken,
 }
@@ -182,6 +184,7 @@ impl Service {
             live_slots: Arc::new(Semaphore::new(settings.limits.live_streams)),
             // A stream that was replaced may still be open for a moment.
             session_slots: Arc::new(Semaphore::new(most * 2)),
+            plan_slots: Arc::new(Semaphore::new(2)),
             limits: settings.limits,
             stop: stop.clone(),
         });

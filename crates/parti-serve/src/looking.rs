@@ -10,6 +10,7 @@ use axum::{Extension, Json};
 use futures_util::{StreamExt, TryStreamExt, stream};
 use parti::PartitionId;
 use parti::core::codec;
+use parti::core::config::StrategyChoice;
 use parti::core::record::SessionStatus;
 use parti::inspect::whatif::{self, Case, Wish};
 use parti::inspect::{self, Group};
@@ -27,6 +28,8 @@ use crate::sse::{self, Manner};
 
 /// A comment comes this often while nothing happens.
 const BEAT: Duration = Duration::from_secs(15);
+/// So many workers join in a what-if.
+const MOST_JOIN: u32 = 1_000;
 /// So many groups are read at once.
 const AT_ONCE: usize = 8;
 
@@ -215,7 +218,7 @@ pub async fn live(
 pub struct Question {
     /// So many workers join.
     #[serde(default)]
-    #[schema(maximum = 100000)]
+    #[schema(maximum = 1000)]
     add: u32,
     /// These workers go.
     #[serde(default)]
@@ -240,6 +243,15 @@ pub enum StrategyName {
 }
 
 impl StrategyName {
+    fn is(self, choice: &StrategyChoice) -> bool {
+        matches!(
+            (self, choice),
+            (Self::ConsistentHash, StrategyChoice::ConsistentHash { .. })
+                | (Self::RoundRobin, StrategyChoice::RoundRobin)
+                | (Self::FairShare, StrategyChoice::FairShare)
+        )
+    }
+
     /// As configurations have it.
     pub fn as_str(self) -> &'static str {
         match self {
@@ -263,6 +275,15 @@ pub async fn plan(
     Body(question): Body<Question>,
 ) -> Result<Json<Value>, Failure> {
     let group = app.places.group(&app.places.records(&name)?).await?;
+    if question.add > MOST_JOIN {
+        return Err(Failure::bad(
+            format!("up to {MOST_JOIN} join"),
+            "ask for fewer",
+        ));
+    }
+    let Ok(slot) = app.plan_slots.clone().try_acquire_owned() else {
+        return Err(Failure::too_many("other plans are being computed"));
+    };
     let wrong = |problems: parti::core::problem::Problems| {
         Failure::bad(problems, "ask for something that could be")
     };
@@ -278,13 +299,14 @@ pub async fn plan(
     let after = before.changed(&wish).map_err(wrong)?;
     // Thousands of workers and partitions take a moment, which others should not wait for.
     let computing = tokio::task::spawn_blocking(move || {
-        let mut outcomes = whatif::outcomes(&before, &after, None);
-        if let Some(wanted) = &question.strategies {
-            let names = |outcome: &whatif::Outcome, name: &StrategyName| {
-                outcome.strategy.starts_with(name.as_str())
-            };
-            outcomes.retain(|outcome| wanted.iter().any(|name| names(outcome, name)));
-        }
+        let wanted = |choice: &StrategyChoice| {
+            let named = question.strategies.as_ref();
+            named.is_none_or(|named| named.iter().any(|name| name.is(choice)))
+        };
+        let strategies: Vec<StrategyChoice> =
+            whatif::strategies().into_iter().filter(wanted).collect();
+        let outcomes = whatif::outcomes(&before, &after, None, &strategies);
+        drop(slot);
         serde_json::to_value(outcomes)
     });
     match computing.await {

@@ -40,6 +40,9 @@ pub struct Registry {
     config: Config,
     most: usize,
     entries: Arc<Mutex<BTreeMap<SessionId, Entry>>>,
+    /// Lists of partitions, by their length: shared, because a thousand sessions would have a
+    /// thousand of the same.
+    lists: Mutex<BTreeMap<u32, StaticPartitions>>,
     refresh: watch::Sender<u64>,
     hosts: TaskTracker,
 }
@@ -52,6 +55,7 @@ impl Registry {
             config,
             most,
             entries: Arc::default(),
+            lists: Mutex::default(),
             refresh: watch::Sender::new(0),
             hosts: TaskTracker::new(),
         }
@@ -59,6 +63,13 @@ impl Registry {
 
     fn entries(&self) -> MutexGuard<'_, BTreeMap<SessionId, Entry>> {
         self.entries.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn partitions(&self, count: u32) -> StaticPartitions {
+        let mut lists = self.lists.lock().unwrap_or_else(PoisonError::into_inner);
+        let list = lists.entry(count);
+        list.or_insert_with(|| StaticPartitions::numbered(count))
+            .clone()
     }
 
     /// Makes a client a member of the group; answers as soon as it has an id there.
@@ -83,7 +94,7 @@ impl Registry {
         let seat = Arc::new(Seat::new(consumer, metadata, &setup.config, topic));
         let identity = setup.topic.identity().await?;
         let store = self.places.store().clone();
-        let partitions = StaticPartitions::numbered(setup.partitions);
+        let partitions = self.partitions(setup.partitions);
         let builder = Manager::builder(group, store, partitions)
             .config(setup.config)
             .log_identity(identity);

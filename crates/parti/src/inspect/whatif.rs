@@ -196,16 +196,26 @@ pub struct Placed {
     pub after: Option<WorkerId>,
 }
 
-/// What every strategy would do.
-pub fn outcomes(before: &Case, after: &Case, cap: Option<u32>) -> Vec<Outcome> {
-    let choices = [
+/// Every strategy there is, with its default parameters.
+pub fn strategies() -> [StrategyChoice; 3] {
+    [
         Config::default().strategy,
         StrategyChoice::FairShare,
         StrategyChoice::RoundRobin,
-    ];
-    let outcome = |choice: &StrategyChoice| outcome(&from_choice(choice), before, after, cap);
-    choices.iter().map(outcome).collect()
+    ]
 }
+
+/// What each of these strategies would do.
+pub fn outcomes(
+    before: &Case,
+    after: &Case,
+    cap: Option<u32>,
+    strategies: &[StrategyChoice],
+) -> Vec<Outcome> {
+    let outcome = |choice: &StrategyChoice| outcome(&from_choice(choice), before, after, cap);
+    strategies.iter().map(outcome).collect()
+}
+
 fn outcome(strategy: &Arc<dyn Strategy>, before: &Case, after: &Case, cap: Option<u32>) -> Outcome {
     let had = match &before.owners {
         Some(owners) => owners.clone(),

@@ -84,7 +84,7 @@ fn weight(text: &str) -> Result<(parti::PartitionId, u64), String> {
 pub async fn run(args: Args) -> Result<(), Failure> {
     let before = case::read(&args).await?;
     let after = case::changed(&before, &args)?;
-    let outcomes = whatif::outcomes(&before, &after, args.cap);
+    let outcomes = whatif::outcomes(&before, &after, args.cap, &whatif::strategies());
     show(args.output.output, &outcomes, |outcomes| {
         outcome::table(outcomes, &after)
     })
