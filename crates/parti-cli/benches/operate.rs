@@ -1,12 +1,17 @@
 //! How long it takes to look at a large group: `parti group describe` and `parti partition list` of
-//! 64 workers with 5,000 partitions, as a process of its own, on every store.
+//! 64 workers with 5,000 partitions, as a process of its own, on every store. And how long `parti
+//! worker drain` takes for 80 partitions under load.
 //!
 //! ```text
-//! cargo bench -p parti-cli --bench operate [-- STORE]
+//! cargo bench -p parti-cli --bench operate [-- STORE | drain]
 //! ```
 
+#[path = "../tests/common/mod.rs"]
+mod common;
 #[path = "../tests/operate/scene.rs"]
 mod scene;
+
+use std::collections::BTreeMap;
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -20,6 +25,12 @@ const ROUNDS: usize = 7;
 fn main() {
     let only = std::env::args().skip(1).find(|word| !word.starts_with('-'));
     let wanted = |store: &str| only.as_deref().is_none_or(|only| only == store);
+    if wanted("drain") {
+        drain();
+    }
+    if only.as_deref() == Some("drain") {
+        return;
+    }
     let folder = tempfile::tempdir().expect("a folder");
     println!("| store | group describe p50 | longest | partition list p50 | longest |");
     println!("|---|---|---|---|---|");
@@ -64,4 +75,59 @@ fn times(folder: &Path, command: &[&str], url: &str, lines: usize) -> String {
     times.sort();
     let ms = |time: Duration| format!("{} ms", time.as_millis());
     format!("{} | {}", ms(times[ROUNDS / 2]), ms(times[ROUNDS - 1]))
+}
+
+/// Three workers with 80 partitions each, 2,000 messages a second; one is drained, and gets its share
+/// again, some times.
+fn drain() {
+    let config = format!("expected_workers: 3\n{}", common::CONFIG);
+    let mut group = common::Group::on("sqlite:group.db", &config, 240);
+    for _ in 0..3 {
+        group.consume();
+    }
+    let share = |status: &serde_json::Value, worker: usize| {
+        status["workers"][worker]["partitions"].as_u64()
+    };
+    let even = |status: &serde_json::Value| {
+        let still = status["handoffs"].as_array().is_some_and(Vec::is_empty);
+        still && (0..3).all(|worker| share(status, worker) == Some(80))
+    };
+    let mut load = group.load(2_000, "10m");
+    group.until_status("80 for each", even);
+    let mut took = Vec::new();
+    for _ in 0..ROUNDS {
+        let of_group = ["--store", "sqlite:group.db", "--group", "g", "-o", "json"];
+        let ask = |verb| [&["worker", verb, "worker-1"], &of_group[..]].concat();
+        let done = scene::said(group.folder(), &ask("drain"));
+        let done: serde_json::Value = serde_json::from_str(&done).expect("JSON");
+        took.push(done[0]["took_ms"].as_u64().expect("a time"));
+        scene::said(group.folder(), &ask("undrain"));
+        group.until_status("80 for each again", even);
+    }
+    load.kill().expect("it runs");
+    load.wait().expect("ended");
+    let lines = group.stop(&[]);
+    let mut handled: BTreeMap<String, BTreeMap<u64, u32>> = BTreeMap::new();
+    for (partition, offset) in common::messages(&lines) {
+        *handled
+            .entry(partition)
+            .or_default()
+            .entry(offset)
+            .or_default() += 1;
+    }
+    let total: u32 = handled.values().flat_map(BTreeMap::values).sum();
+    let repeated = handled.values().flat_map(BTreeMap::values);
+    let repeated: u32 = repeated.map(|times| times - 1).sum();
+    let holes = handled.values().map(|own| {
+        let newest = own.keys().next_back().map_or(0, |newest| newest + 1);
+        newest - own.len() as u64
+    });
+    let skipped: u64 = holes.sum();
+    took.sort();
+    println!(
+        "drain of 80 partitions, {ROUNDS} rounds, under load: p50 {} ms, longest {} ms; {total} handled, \
+         skipped {skipped}, repeated {repeated}\n",
+        took[ROUNDS / 2],
+        took[ROUNDS - 1]
+    );
 }

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use parti::core::codec;
 use parti::core::config::parse_duration;
+use parti::operate::Reason;
 use parti::{Config, PartitionId, StartPosition};
 use serde_json::{Value, json};
 
@@ -75,6 +76,33 @@ pub struct ChangeFlags {
     /// Only show what would change
     #[arg(long)]
     pub dry_run: bool,
+    #[command(flatten)]
+    pub reason: ReasonFlags,
+}
+
+/// Who does something, and why.
+#[derive(clap::Args)]
+pub struct ReasonFlags {
+    /// Why, for the group's history
+    #[arg(long, default_value = "", value_name = "TEXT")]
+    why: String,
+    /// Who does it, for the group's history [default: the user's name]
+    #[arg(long, value_name = "NAME")]
+    by: Option<String>,
+}
+
+impl From<ReasonFlags> for Reason {
+    fn from(flags: ReasonFlags) -> Self {
+        let user = || {
+            let named = ["USER", "LOGNAME"].into_iter();
+            let mut named = named.filter_map(|name| std::env::var(name).ok());
+            named.next().unwrap_or_else(|| "somebody".to_owned())
+        };
+        Self {
+            by: flags.by.unwrap_or_else(user),
+            why: flags.why,
+        }
+    }
 }
 
 /// A flag's duration.

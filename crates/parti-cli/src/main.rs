@@ -8,6 +8,7 @@
 //! Data goes to stdout, everything else to stderr.
 
 use std::process::ExitCode;
+use std::time::Duration;
 
 use clap::{Parser, Subcommand};
 
@@ -32,6 +33,7 @@ Examples:
   parti produce --source log:data --topic orders < orders.jsonl
   parti consume --store sqlite:data/group.db --source log:data --topic orders --group billing
   parti status --store sqlite:data/group.db --source log:data --topic orders --group billing
+  parti watch --store sqlite:data/group.db --source log:data --topic orders --group billing
   parti checkpoint reset --store sqlite:data/group.db --source log:data --topic orders
         --group billing --all --to earliest --dry-run
   parti plan --workers 3 --partitions 100 --add 1
@@ -105,8 +107,9 @@ fn main() -> ExitCode {
             Command::Man(args) => commands::man::run(&args),
         }
     });
-    // A line that still waits on a terminal must not keep the program.
-    runtime.shutdown_background();
+    // Commands that still run for messages end with their tasks; a line that waits on a terminal
+    // must not keep the program.
+    runtime.shutdown_timeout(Duration::from_millis(500));
     match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {

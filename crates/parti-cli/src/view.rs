@@ -76,7 +76,7 @@ pub fn totals(group: &Group) -> String {
 
 /// Whether a session is not over.
 pub fn is_there(worker: &WorkerView) -> bool {
-    matches!(worker.status, SessionStatus::Live | SessionStatus::Leaving)
+    !worker.status.is_over()
 }
 
 /// Whether a worker that should renew its session has not for a while.
@@ -107,7 +107,7 @@ pub fn workers(group: &Group, all: bool) -> Table {
             match worker.status {
                 SessionStatus::Live if old => Cell::odd(status),
                 SessionStatus::Live => Cell::good(status),
-                SessionStatus::Leaving => Cell::odd(status),
+                status if !status.is_over() => Cell::odd(word(status)),
                 _ => Cell::bad(status),
             },
             if old { Cell::odd(beat) } else { beat.into() },
@@ -124,6 +124,9 @@ pub fn note(worker: &WorkerView, old: bool) -> String {
     let mut notes = Vec::new();
     if worker.leader {
         notes.push("leads".to_owned());
+    }
+    if worker.drained {
+        notes.push("drained".to_owned());
     }
     if old {
         notes.push("silent: gone, unless clocks differ".to_owned());
@@ -193,6 +196,9 @@ pub fn partition_note(partition: &PartitionView) -> String {
     let mut notes = Vec::new();
     if partition.paused {
         notes.push("paused".to_owned());
+    }
+    if let Some(worker) = &partition.pinned_to {
+        notes.push(format!("pinned to {worker}"));
     }
     if partition.owner.is_some() && !partition.is_served() {
         notes.push("its owner's session is over".to_owned());

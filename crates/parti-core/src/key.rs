@@ -1,7 +1,7 @@
 //! The one place that knows where records live.
 //!
 //! ```text
-//! workers/<worker>       leader       plan       group
+//! workers/<worker>       leader       plan       group       overrides
 //! assignments/<worker>   requests/<id>   events/<n>   topics/<name>   partitions/<id>
 //! ```
 //!
@@ -30,6 +30,8 @@ pub enum Key {
     Assignment(WorkerId),
     /// A partition's owner and progress.
     Partition(PartitionId),
+    /// What operators decided against the strategy.
+    Overrides,
     /// An operator's request, by the id that its writer gave it.
     Request(Arc<str>),
     /// One line of the group's history.
@@ -94,7 +96,7 @@ impl Key {
     /// The prefix it lies under, if it is one of many.
     pub fn prefix(&self) -> Option<Prefix> {
         match self {
-            Key::Group | Key::Leader | Key::Plan => None,
+            Key::Group | Key::Leader | Key::Plan | Key::Overrides => None,
             Key::Worker(_) => Some(Prefix::Workers),
             Key::Assignment(_) => Some(Prefix::Assignments),
             Key::Partition(_) => Some(Prefix::Partitions),
@@ -110,6 +112,7 @@ impl Key {
             "group" => return Some(Key::Group),
             "leader" => return Some(Key::Leader),
             "plan" => return Some(Key::Plan),
+            "overrides" => return Some(Key::Overrides),
             _ => text.split_once('/')?,
         };
         Some(match kind {
@@ -155,6 +158,7 @@ impl fmt::Display for Key {
             Key::Group => f.write_str("group"),
             Key::Leader => f.write_str("leader"),
             Key::Plan => f.write_str("plan"),
+            Key::Overrides => f.write_str("overrides"),
             Key::Worker(id) | Key::Assignment(id) => f.write_str(&codec::segment(id.as_str())),
             Key::Partition(id) => f.write_str(&codec::segment(id.as_str())),
             Key::Request(name) | Key::Topic(name) => f.write_str(&token(name)),
@@ -176,6 +180,7 @@ mod tests {
             (Key::Group, "group"),
             (Key::Leader, "leader"),
             (Key::Plan, "plan"),
+            (Key::Overrides, "overrides"),
             (Key::Worker(WorkerId::new("worker-7")), "workers/worker-7"),
             (
                 Key::Assignment(WorkerId::new("worker-7")),

@@ -131,6 +131,16 @@ mod registry {
         UnconditionalPut,
         /// The leader counts a silent worker as gone, but does not end its session by a write.
         EvictionWithoutWrite,
+        /// A pause is called done before everybody has let go.
+        PauseDoneTooSoon,
+        /// A drained worker is given partitions like any other.
+        DrainedStillReceives,
+        /// Plans do not know of pins: what was moved to its place is moved away again.
+        PlansIgnorePins,
+        /// A worker that an operator evicts counts as gone before it has stopped.
+        EvictAtOnce,
+        /// An eviction is called done before the session is over.
+        EvictDoneTooSoon,
         /// A worker that is told to stop waits for a leader, though the whole group stops.
         StopWaitsForNobody,
         /// Time is read from the wall clock, which jumps.

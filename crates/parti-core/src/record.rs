@@ -10,12 +10,15 @@
 //! text of sixteen hex digits, because common JSON tools round what does not fit into 53 bits.
 
 mod format;
+mod overrides;
 #[cfg(test)]
 mod tests;
 mod wire;
 
 pub use format::FORMAT;
+pub use overrides::{Drained, OverridesRecord, Pinned};
 
+use std::fmt;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
@@ -39,6 +42,8 @@ pub enum Record {
     Assignment(Arc<AssignmentRecord>),
     /// See [`PartitionRecord`].
     Partition(Arc<PartitionRecord>),
+    /// See [`OverridesRecord`].
+    Overrides(Arc<OverridesRecord>),
     /// See [`RequestRecord`].
     Request(Arc<RequestRecord>),
     /// See [`EventRecord`].
@@ -98,6 +103,10 @@ pub struct WorkerRecord {
     /// Hash of the partition list this worker goes by: a leader with another one lists again.
     #[serde(with = "wire::hex")]
     pub partitions: u64,
+    /// Without a leader: the revision of the overrides that this worker goes by, once it holds
+    /// nothing that they forbid.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub heeds: Revision,
     /// When the worker itself last wrote this, in milliseconds of its wall clock (for people): who
     /// ends a silent session leaves it as it is. 0 in a claim, and by workers before this field.
     #[serde(default)]
@@ -105,6 +114,10 @@ pub struct WorkerRecord {
     /// The writer's mark.
     #[serde(with = "wire::hex_nonce")]
     pub nonce: Nonce,
+}
+
+fn is_zero(revision: &Revision) -> bool {
+    revision.0 == 0
 }
 
 impl WorkerRecord {
@@ -122,9 +135,14 @@ pub enum SessionStatus {
     Live,
     /// Still renewing, asks to be relieved of everything before it goes.
     Leaving,
+    /// Not over yet, but it cannot be renewed any more: an operator wants it to end. Its holder finds
+    /// that out by its next renewal, gives up, and comes back in a new life.
+    Revoked,
+    /// Revoked, and its holder is to end instead of coming back.
+    Dismissed,
     /// Over, by its own goodbye: it holds nothing, its id is free.
     Goodbye,
-    /// Over, ended by someone who saw it silent for the TTL.
+    /// Over, ended by someone who saw it silent for the TTL, or given up after it was revoked.
     Evicted,
     /// Evicted, and silent for so long that its id is free for anyone.
     Free,
@@ -134,6 +152,11 @@ impl SessionStatus {
     /// Whether this is the evidence that a taker needs.
     pub fn is_over(self) -> bool {
         matches!(self, Self::Goodbye | Self::Evicted | Self::Free)
+    }
+
+    /// Whether an operator ended it, so that its holder has yet to give up.
+    pub fn is_revoked(self) -> bool {
+        matches!(self, Self::Revoked | Self::Dismissed)
     }
 }
 
@@ -336,23 +359,60 @@ pub struct RequestRecord {
     pub nonce: Nonce,
 }
 
+impl RequestRecord {
+    /// The line of the group's history about it.
+    pub fn told(&self, outcome: &Outcome) -> String {
+        let (by, what) = (&self.by, &self.request);
+        let why = match self.why.as_str() {
+            "" => String::new(),
+            why => format!(" ({why})"),
+        };
+        match outcome {
+            Outcome::Refused { why: reason } => {
+                format!("{by} asked to {what}{why}: refused, {reason}")
+            }
+            _ => format!("{by} asked to {what}{why}: done"),
+        }
+    }
+}
+
 /// What an operator can ask for.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum Request {
-    /// Relieve a worker of everything.
+    /// Relieve a worker of everything, and give it nothing any more. It stays in the group; its
+    /// restart ends the drain, too.
     Drain {
         /// Which.
         worker: WorkerId,
     },
-    /// Move a partition once; later plans may move it again.
+    /// End a drain: the worker gets its share again.
+    Undrain {
+        /// Which.
+        worker: WorkerId,
+    },
+    /// End one life of a worker, whether or not its handlers are ever done: its session cannot be
+    /// renewed any more, and others take over what it had, as after a crash. This is for a worker
+    /// that hangs; [`Request::Drain`] is the gentle way.
+    Evict {
+        /// Which.
+        worker: WorkerId,
+        /// In which life: a later one is another matter.
+        incarnation: Incarnation,
+        /// Its process ends with an error, for its supervisor to start a new one. Without, it joins
+        /// again, and gets a share like any newcomer.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        stay_away: bool,
+    },
+    /// Move a partition to a worker. It stays there as long as this life of the worker, so that no
+    /// later plan moves it back; [`Request::Unpin`] lets the strategy decide again.
     Move {
         /// Which.
         partition: PartitionId,
         /// Where to.
         worker: WorkerId,
     },
-    /// Keep a partition on a worker as long as that worker lives.
+    /// Keep a partition on a worker whenever that worker is there.
     Pin {
         /// Which.
         partition: PartitionId,
@@ -364,7 +424,8 @@ pub enum Request {
         /// Which.
         partition: PartitionId,
     },
-    /// Stop handling a partition.
+    /// Stop handling a partition: it is released, and nobody takes it. When this is done, nobody
+    /// handles a message of it.
     Pause {
         /// Which.
         partition: PartitionId,
@@ -378,6 +439,31 @@ pub enum Request {
     Rebalance,
 }
 
+impl fmt::Display for Request {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Request::Drain { worker } => write!(f, "drain {worker}"),
+            Request::Undrain { worker } => write!(f, "undrain {worker}"),
+            Request::Evict {
+                worker, stay_away, ..
+            } => {
+                let stays = if *stay_away { " for good" } else { "" };
+                write!(f, "evict {worker}{stays}")
+            }
+            Request::Move { partition, worker } => {
+                write!(f, "move partition {partition} to {worker}")
+            }
+            Request::Pin { partition, worker } => {
+                write!(f, "pin partition {partition} to {worker}")
+            }
+            Request::Unpin { partition } => write!(f, "unpin partition {partition}"),
+            Request::Pause { partition } => write!(f, "pause partition {partition}"),
+            Request::Resume { partition } => write!(f, "resume partition {partition}"),
+            Request::Rebalance => f.write_str("rebalance"),
+        }
+    }
+}
+
 /// What became of a request.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "state", rename_all = "snake_case")]
@@ -385,7 +471,7 @@ pub enum Outcome {
     /// Nobody has looked at it yet.
     #[default]
     Open,
-    /// The leader works on it (or upholds it, as with a pin).
+    /// It is in the overrides, and on its way to be carried out.
     Accepted,
     /// Carried out.
     Done,
@@ -407,9 +493,25 @@ pub struct EventRecord {
     pub kind: EventKind,
     /// What happened.
     pub text: String,
+    /// How it went, if partitions moved.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub moves: Option<Moves>,
     /// The writer's mark.
     #[serde(with = "wire::hex_nonce")]
     pub nonce: Nonce,
+}
+
+/// How moves went that ended together.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Moves {
+    /// How many.
+    pub count: u64,
+    /// Why the partitions moved.
+    pub reason: String,
+    /// From the decision until the last new owner had taken over, in milliseconds.
+    pub took_ms: u64,
+    /// The longest time that nobody served one of them, in milliseconds.
+    pub pause_ms: u64,
 }
 
 /// What kinds of things a history tells.

@@ -48,6 +48,7 @@ fn described() -> OpenApiRouter<Arc<App>> {
         .routes(routes!(looking::live))
         .routes(routes!(looking::plan))
         .routes(routes!(operating::checkpoints))
+        .routes(routes!(operating::requests))
         .routes(routes!(consuming::create))
         .routes(routes!(consuming::register))
         .routes(routes!(consuming::list))

@@ -1,11 +1,7 @@
 //! A group's history, as it is shown.
 
-use std::collections::BTreeMap;
-
-use parti::core::io::{Stored, WatchEvent};
-use parti::core::key::{Key, Prefix};
-use parti::core::record::Record;
-use parti::store::{GroupChange, GroupStore};
+use parti::inspect::{self, Happening};
+use parti::store::GroupStore;
 use serde::Serialize;
 use serde_json::Value;
 use utoipa::ToSchema;
@@ -18,71 +14,45 @@ pub const NEWEST: usize = 200;
 /// One line of a group's history.
 #[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
 pub struct Line {
-    /// Grows by one with each.
+    /// A later one has a higher one.
     pub n: u64,
     /// When, in milliseconds since the Unix epoch.
     pub at_ms: u64,
-    /// Who wrote it.
+    /// Who wrote it: a worker, or an operator.
     pub worker: String,
     /// What kind of thing happened.
+    #[schema(value_type = String)]
     pub kind: Value,
     /// What happened.
     pub text: String,
+    /// How it went, if partitions moved.
+    #[schema(value_type = Option<Object>)]
+    #[serde(skip_serializing_if = "Value::is_null")]
+    pub moves: Value,
 }
 
-fn line(stored: &Stored) -> Option<Line> {
-    let (Key::Event(n), Record::Event(event)) = (&stored.key, &stored.record) else {
-        return None;
-    };
-    Some(Line {
-        n: *n,
-        at_ms: event.at,
-        worker: event.worker.to_string(),
-        kind: serde_json::to_value(event.kind).unwrap_or_default(),
-        text: event.text.clone(),
-    })
+impl Line {
+    fn of(happening: &Happening) -> Self {
+        Self {
+            n: happening.number,
+            at_ms: happening.at_ms,
+            worker: happening.by.clone(),
+            kind: serde_json::to_value(happening.kind).unwrap_or_default(),
+            text: happening.text.clone(),
+            moves: serde_json::to_value(&happening.moves).unwrap_or_default(),
+        }
+    }
+}
+
+/// The newest of these lines, oldest first.
+pub fn newest(all: &[Happening], limit: usize) -> Vec<Line> {
+    let shown = &all[all.len().saturating_sub(limit)..];
+    shown.iter().map(Line::of).collect()
 }
 
 /// The newest lines before a number, oldest first.
 pub async fn read(records: &GroupStore, before: u64, limit: usize) -> Result<Vec<Line>, Failure> {
-    let all = records.list(Prefix::Events).await?;
-    let mut lines: Vec<Line> = all.iter().filter_map(line).collect();
-    lines.retain(|line| line.n < before);
-    lines.sort_by_key(|line| line.n);
-    Ok(lines.split_off(lines.len().saturating_sub(limit)))
-}
-
-/// What is known of a history that is watched.
-#[derive(Debug, Default)]
-pub struct Watched {
-    newest: BTreeMap<u64, Line>,
-}
-
-impl Watched {
-    /// Takes in what a watch says; the answer is what is new.
-    pub fn take(&mut self, change: GroupChange) -> Vec<Line> {
-        let stored = match change {
-            GroupChange::Event(WatchEvent::Snapshot(all)) => all,
-            GroupChange::Event(WatchEvent::Changed(one)) => vec![one],
-            GroupChange::Event(WatchEvent::Removed(..)) | GroupChange::Interrupted(_) => {
-                return vec![];
-            }
-        };
-        let known = self.newest.keys().next_back().copied();
-        let lines: BTreeMap<u64, Line> = stored.iter().filter_map(line).map(|l| (l.n, l)).collect();
-        let fresh = lines
-            .iter()
-            .filter(|(n, _)| known.is_none_or(|known| **n > known));
-        let mut fresh: Vec<Line> = fresh.map(|(_, line)| line.clone()).collect();
-        self.newest.extend(lines);
-        while self.newest.len() > NEWEST {
-            self.newest.pop_first();
-        }
-        fresh.split_off(fresh.len().saturating_sub(NEWEST))
-    }
-
-    /// The newest lines, oldest first.
-    pub fn newest(&self) -> Vec<Line> {
-        self.newest.values().cloned().collect()
-    }
+    let mut all = inspect::history(records).await?;
+    all.retain(|one| one.number < before);
+    Ok(newest(&all, limit))
 }

@@ -5,10 +5,12 @@ use std::sync::Arc;
 
 use axum::extract::State;
 use axum::{Extension, Json};
+use parti::core::record::Request;
 use parti::inspect::Bounds;
-use parti::operate::{Change, Checkpoints, Rules, Verdict, Wanted};
+use parti::operate::{self, Change, Checkpoints, Reason, Rules, Verdict, Wanted};
 use parti::{Offset, PartitionId, StartPosition};
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use utoipa::ToSchema;
 
 use crate::App;
@@ -32,7 +34,7 @@ pub struct Reset {
     /// Change partitions that are being served, too: their owners are fenced.
     #[serde(default)]
     force: bool,
-    /// Why, for the log.
+    /// Why, for the group's history.
     #[serde(default)]
     why: String,
 }
@@ -130,14 +132,11 @@ pub async fn checkpoints(
     let refused = |change: &Change| !matches!(change.verdict, Verdict::Change | Verdict::Same);
     let go = !reset.dry_run && !changes.iter().any(refused);
     if go {
-        changes = checkpoints.apply(changes, rules).await?;
-        tracing::info!(
-            group = name,
-            by = caller.name,
-            why = reset.why,
-            partitions = ids.len(),
-            "checkpoints were set"
-        );
+        let reason = Reason {
+            by: caller.name,
+            why: reset.why,
+        };
+        changes = checkpoints.apply(changes, rules, &reason).await?;
     } else if !reset.dry_run
         && let Some(first) = changes.iter().find(|change| refused(change))
     {
@@ -207,4 +206,63 @@ async fn wanted(
         wanted.push(Wanted::at(id.clone(), next));
     }
     Ok(wanted)
+}
+
+/// What an operator wants.
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Wish {
+    /// Its `kind` is drain, undrain, evict, move, pin, unpin, pause, resume or rebalance; with
+    /// `worker`, `partition` or both, as the kind needs.
+    #[schema(value_type = Object, example = json!({"kind": "drain", "worker": "worker-1"}))]
+    request: Value,
+    /// Why, for the group's history.
+    #[serde(default)]
+    why: String,
+}
+
+/// What became of it.
+#[derive(Serialize, ToSchema)]
+pub struct Fulfilled {
+    #[schema(example = "done")]
+    outcome: &'static str,
+    /// How long it took until its effect was there.
+    took_ms: u64,
+    /// What was done.
+    text: String,
+}
+
+/// Asks the group for something, and answers once its effect is there.
+#[utoipa::path(post, path = "/v1/groups/{group}/requests", tag = "operating",
+    params(("group" = String, Path, description = "The group's name")),
+    request_body = Wish,
+    responses(
+        (status = 200, body = Fulfilled),
+        (status = "4XX", body = ErrorBody), (status = "5XX", body = ErrorBody)
+))]
+pub async fn requests(
+    State(app): State<Arc<App>>,
+    Extension(caller): Extension<Caller>,
+    Named(name): Named<String>,
+    Body(wish): Body<Wish>,
+) -> Result<Json<Fulfilled>, Failure> {
+    let request: Request = serde_json::from_value(wish.request).map_err(|error| {
+        Failure::bad(
+            format!("the request cannot be read: {error}"),
+            "its kind is drain, undrain, evict, move, pin, unpin, pause, resume or rebalance",
+        )
+    })?;
+    let records = app.places.records(&name)?;
+    let reason = Reason {
+        by: caller.name,
+        why: wish.why,
+    };
+    // Before the request's own limit ends it without a word.
+    let patience = app.limits.request.mul_f64(0.9);
+    let done = operate::request(&records, request, reason, patience).await?;
+    Ok(Json(Fulfilled {
+        outcome: "done",
+        took_ms: done.took_ms,
+        text: done.request.to_string(),
+    }))
 }

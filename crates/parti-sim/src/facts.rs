@@ -6,7 +6,9 @@
 //!
 //! Nothing here asks a worker what it believes. Invariants compare what workers do with this.
 
-use std::collections::BTreeMap;
+mod wishes;
+
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use parti_core::ids::{Epoch, Incarnation, Offset, PartitionId, Revision, Term, WorkerId};
@@ -39,6 +41,16 @@ pub struct Facts {
     pub ownership_changed: Micros,
     /// Whether the partition list has changed.
     pub list_changed: bool,
+    /// How many lines the history has.
+    pub events: u64,
+    /// How many requests operators made.
+    pub asked: u64,
+    /// Whether they ever wanted a partition in a certain place.
+    pub placed: bool,
+    /// Workers that they ever wanted to be drained.
+    pub drained: BTreeSet<WorkerId>,
+    /// Lives that they wanted to end, and whether for good.
+    pub evictions: BTreeSet<(WorkerId, Incarnation, bool)>,
     /// When the store was lost.
     pub store_lost: Option<Micros>,
     /// When all faults were over.
@@ -269,6 +281,11 @@ impl Facts {
             membership_changed: 0,
             ownership_changed: 0,
             list_changed: false,
+            events: 0,
+            asked: 0,
+            placed: false,
+            drained: BTreeSet::new(),
+            evictions: BTreeSet::new(),
             store_lost: None,
             healed: None,
             troubles: Vec::new(),
@@ -481,6 +498,9 @@ impl Facts {
                     }
                 }
             }
+            Seen::Revoked { .. } | Seen::Decided { .. } | Seen::Asked { .. } => {
+                self.take_in_wish(seen);
+            }
             Seen::Slow { proc, until } => self.procs[proc].slowed.push((self.now, until)),
             Seen::Answered { .. } | Seen::Delivered { .. } | Seen::TermShown { .. } => {}
             Seen::Acknowledged { proc, revision } => {
@@ -554,6 +574,11 @@ impl Facts {
                 }
             }
             _ => {}
+        }
+        if let Key::Event(_) = key {
+            // Nobody looks at the history but people; it is only counted.
+            self.events = self.events + u64::from(old.is_none()) - u64::from(new.is_none());
+            return;
         }
         match new {
             Some(record) => {

@@ -43,6 +43,15 @@ pub enum Fault {
         /// When new processes start after the old ones ended, if ever.
         restart_after: Option<Micros>,
     },
+    /// An operator asks for something.
+    Ask {
+        /// What.
+        wish: Wish,
+        /// Of whom: whoever runs there.
+        machine: usize,
+        /// Which partition, counted round.
+        partition: usize,
+    },
     /// A process starts on a machine that runs none.
     Join {
         /// Where.
@@ -220,6 +229,32 @@ pub enum Fault {
     },
 }
 
+/// What an operator asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Wish {
+    /// A worker is to serve nothing.
+    Drain,
+    /// It serves again.
+    Undrain,
+    /// Its life is to end, and it may come back.
+    Evict,
+    /// Its process is to end, too.
+    Dismiss,
+    /// A partition is to be moved.
+    Move,
+    /// A partition is to stay somewhere.
+    Pin,
+    /// It may go anywhere.
+    Unpin,
+    /// Nobody is to handle a partition.
+    Pause,
+    /// It is handled again.
+    Resume,
+    /// Everybody gets a share.
+    Rebalance,
+}
+
 /// Who is to crash at a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -254,7 +289,7 @@ impl WriteKind {
     /// The kind of a key, if faults aim at it.
     pub fn of(key: &Key) -> Option<WriteKind> {
         match key {
-            Key::Group | Key::Request(_) | Key::Event(_) | Key::Topic(_) => None,
+            Key::Group | Key::Overrides | Key::Request(_) | Key::Event(_) | Key::Topic(_) => None,
             Key::Leader => Some(WriteKind::Leader),
             Key::Plan => Some(WriteKind::Plan),
             Key::Worker(_) => Some(WriteKind::Worker),
@@ -265,7 +300,7 @@ impl WriteKind {
 }
 
 /// Names of the kinds of faults, in the order of [`Fault::kind`].
-pub const KINDS: [&str; 29] = [
+pub const KINDS: [&str; 30] = [
     "crash",
     "pause",
     "suspend",
@@ -295,6 +330,7 @@ pub const KINDS: [&str; 29] = [
     "retention",
     "list change",
     "stop all",
+    "ask",
 ];
 
 impl Fault {
@@ -330,6 +366,7 @@ impl Fault {
             Fault::Retention { .. } => 26,
             Fault::ListChange { .. } => 27,
             Fault::StopAll { .. } => 28,
+            Fault::Ask { .. } => 29,
         }
     }
 

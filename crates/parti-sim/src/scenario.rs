@@ -6,7 +6,7 @@
 use parti_core::rng::Rng;
 use serde::{Deserialize, Serialize};
 
-use crate::fault::{Fault, Victim, WriteKind};
+use crate::fault::{Fault, Victim, Wish, WriteKind};
 use crate::setup::{Class, FAULTS_UNTIL, MILLI, Micros, SECOND, Setup};
 
 /// A fault and when it happens.
@@ -34,6 +34,8 @@ pub fn of(setup: &Setup) -> Vec<Timed> {
         Class::StoreLoss => draw.store_loss(),
     };
     faults.extend(stop_of_all(setup));
+    faults.extend(requests(setup));
+    faults.extend(evictions(setup));
     faults.sort_by_key(|timed| timed.at);
     faults
 }
@@ -59,6 +61,58 @@ fn stop_of_all(setup: &Setup) -> Option<Timed> {
         at,
         fault: Fault::StopAll { restart_after },
     })
+}
+
+/// Now and then operators ask for things. From lots of their own, too.
+fn requests(setup: &Setup) -> Vec<Timed> {
+    let mut rng = Rng::new(setup.seed ^ 0x7061_7274_6921_0007);
+    let calm = matches!(setup.class, Class::Outage | Class::StoreLoss);
+    if calm || !rng.chance(0.25) {
+        return Vec::new();
+    }
+    let one = |_| {
+        let wish = match rng.below(20) {
+            0..=3 => Wish::Drain,
+            4..=5 => Wish::Undrain,
+            6..=8 => Wish::Move,
+            9..=11 => Wish::Pin,
+            12..=13 => Wish::Unpin,
+            14..=16 => Wish::Pause,
+            17..=18 => Wish::Resume,
+            _ => Wish::Rebalance,
+        };
+        let fault = Fault::Ask {
+            wish,
+            machine: rng.below(setup.machines.len() as u64) as usize,
+            partition: rng.below(4) as usize,
+        };
+        let at = rng.between(3 * SECOND, FAULTS_UNTIL);
+        Timed { at, fault }
+    };
+    (0..8).map(one).collect()
+}
+
+/// More rarely they end somebody's life.
+fn evictions(setup: &Setup) -> Vec<Timed> {
+    let mut rng = Rng::new(setup.seed ^ 0x7061_7274_6921_0008);
+    let calm = matches!(setup.class, Class::Outage | Class::StoreLoss);
+    if calm || !rng.chance(0.1) {
+        return Vec::new();
+    }
+    let one = |_| {
+        let wish = match rng.below(3) {
+            0 => Wish::Dismiss,
+            _ => Wish::Evict,
+        };
+        let fault = Fault::Ask {
+            wish,
+            machine: rng.below(setup.machines.len() as u64) as usize,
+            partition: 0,
+        };
+        let at = rng.between(3 * SECOND, FAULTS_UNTIL);
+        Timed { at, fault }
+    };
+    (0..3).map(one).collect()
 }
 
 struct Draw<'a> {

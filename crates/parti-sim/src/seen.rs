@@ -1,9 +1,11 @@
 //! What the world sees, step by step: all that facts and invariants are made of.
 
-use parti_core::ids::{Offset, Revision, Term};
+use std::sync::Arc;
+
+use parti_core::ids::{Offset, Revision, Term, WorkerId};
 use parti_core::io::{HandlerResult, Job, Stored};
 use parti_core::key::Key;
-use parti_core::record::Record;
+use parti_core::record::{OverridesRecord, Record, RequestRecord, WorkerRecord};
 use parti_core::time::Time;
 use parti_core::worker::{Action, Fatal};
 
@@ -170,6 +172,31 @@ pub enum Seen<'a> {
         proc: Proc,
         /// Until when.
         until: Micros,
+    },
+    /// An operator of a group without a leader wrote the overrides.
+    Decided {
+        /// At which revision.
+        revision: Revision,
+        /// What they are now.
+        record: &'a Arc<OverridesRecord>,
+    },
+    /// An operator of a group without a leader revoked a session.
+    Revoked {
+        /// Whose.
+        id: &'a WorkerId,
+        /// At which revision.
+        revision: Revision,
+        /// What it is now.
+        record: &'a Arc<WorkerRecord>,
+    },
+    /// An operator asked for something.
+    Asked {
+        /// Where the request is.
+        key: &'a Key,
+        /// At which revision.
+        revision: Revision,
+        /// What is asked for.
+        record: &'a Arc<RequestRecord>,
     },
     /// A process was told that a write of its own got this revision (only where the store may be
     /// lost).

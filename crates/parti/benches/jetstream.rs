@@ -7,10 +7,10 @@
 //!
 //! The stream is on disk and has 64 virtual partitions. The workers start while it is empty, and
 //! are held back by their handlers until everything is published: what is measured is the flow
-//! through the durable, from a backlog.
+//! through the durable, from a backlog. So nothing may be read past it, however slow it is.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use async_nats::jetstream::{self, consumer};
@@ -21,6 +21,10 @@ use parti::store::Memory;
 use parti::{Config, HandlerError, Message, StaticPartitions, Worker};
 use parti_servers::nats::Server;
 use tokio::sync::{Notify, Semaphore};
+
+#[path = "stores/process.rs"]
+#[allow(dead_code, reason = "memory is the subject of other benches")]
+mod process;
 
 const MESSAGES: u64 = 200_000;
 const PARTITIONS: u32 = 64;
@@ -36,35 +40,69 @@ fn main() {
         .enable_all()
         .build()
         .expect("a runtime");
-    let server = Server::start();
-    let mut times = [const { Vec::new() }; 4];
+    let mut server = Server::start();
+    let process = server.id().expect("it runs");
+    let mut runs = [const { Vec::new() }; 5];
     for round in 0..ROUNDS {
-        let measured = runtime.block_on(measure(&server.url(), &format!("BENCH{round}")));
-        for (times, took) in times.iter_mut().zip(measured) {
-            times.push(took);
+        let name = format!("BENCH{round}");
+        let measured = runtime.block_on(measure(&server.url(), &name, process));
+        for (runs, run) in runs.iter_mut().zip(measured) {
+            runs.push(run);
         }
     }
-    let rates = times.map(|mut times| {
-        times.sort();
-        MESSAGES as f64 / times[times.len() / 2].as_secs_f64()
+    let runs = runs.map(|mut runs| {
+        runs.sort_by_key(|run| run.took);
+        runs.swap_remove(runs.len() / 2)
     });
     println!("{MESSAGES} messages of 128 B with a key, {PARTITIONS} virtual partitions, on disk");
-    println!("| | messages/s | of the raw loop |");
-    println!("|---|---|---|");
-    for (what, rate) in [
+    println!("| | messages/s | of the raw loop | CPU per message: server | client |");
+    println!("|---|---|---|---|---|");
+    for (what, run) in [
         "raw loop: whole stream, acks each message",
         "raw loop: a filter for each partition",
+        "raw loop: whole stream, no acks",
         "a worker, `ack: explicit`",
         "a worker, `ack: none`",
     ]
     .iter()
-    .zip(rates)
+    .zip(&runs)
     {
-        println!("| {what} | {rate:.0} | {:.2} |", rate / rates[0]);
+        let rate = MESSAGES as f64 / run.took.as_secs_f64();
+        let ratio = runs[0].took.as_secs_f64() / run.took.as_secs_f64();
+        let [server, client] = run.cpu.map(|cpu| cpu.as_secs_f64() * 1e6 / MESSAGES as f64);
+        println!("| {what} | {rate:.0} | {ratio:.2} | {server:.1} \u{b5}s | {client:.1} \u{b5}s |");
     }
 }
 
-async fn measure(server: &str, name: &str) -> [Duration; 4] {
+/// What one way to consume everything took.
+struct Taken {
+    took: Duration,
+    /// CPU time of the server, and of this process.
+    cpu: [Duration; 2],
+}
+
+/// Measures a way to consume everything, on a server that is this process.
+struct Meter {
+    server: u32,
+}
+
+impl Meter {
+    fn cpu(&self) -> [Duration; 2] {
+        [process::cpu_of_family(self.server), process::cpu()]
+    }
+
+    async fn measure(&self, consuming: impl Future<Output = ()>) -> Taken {
+        let before = self.cpu();
+        let began = Instant::now();
+        consuming.await;
+        let took = began.elapsed();
+        let after = self.cpu();
+        let cpu = [after[0] - before[0], after[1] - before[1]];
+        Taken { took, cpu }
+    }
+}
+
+async fn measure(server: &str, name: &str, process: u32) -> [Taken; 5] {
     let place = server.trim_start_matches("nats://");
     let url = format!("jetstream://{place}/{name}");
     let stream = JetStream::create(&url, &StreamSettings::partitions(PARTITIONS)).await;
@@ -73,12 +111,30 @@ async fn measure(server: &str, name: &str) -> [Duration; 4] {
     let none = Held::start(&stream, "none").await;
     publish(&stream).await;
     let filters = (0..PARTITIONS).map(|number| format!("{name}.{number}"));
-    [
-        raw(server, name, Vec::new()).await,
-        raw(server, name, filters.collect()).await,
-        explicit.release().await,
-        none.release().await,
-    ]
+    let meter = Meter { server: process };
+    let all = Raw::create(server, name, consumer::AckPolicy::Explicit, Vec::new()).await;
+    let each = Raw::create(
+        server,
+        name,
+        consumer::AckPolicy::Explicit,
+        filters.collect(),
+    )
+    .await;
+    let unacked = Raw::create(server, name, consumer::AckPolicy::None, Vec::new()).await;
+    let taken = [
+        meter.measure(all.consume()).await,
+        meter.measure(each.consume()).await,
+        meter.measure(unacked.consume()).await,
+        meter.measure(explicit.consume()).await,
+        meter.measure(none.consume()).await,
+    ];
+    for held in [&explicit, &none] {
+        held.check(server, name).await;
+    }
+    for held in [explicit, none] {
+        held.worker.stop().await.expect("stops");
+    }
+    taken
 }
 
 async fn publish(stream: &JetStream) {
@@ -94,37 +150,62 @@ async fn publish(stream: &JetStream) {
     }
 }
 
-/// Everything, by a loop that acks each message.
-async fn raw(server: &str, name: &str, filter_subjects: Vec<String>) -> Duration {
-    let client = async_nats::connect(server).await.expect("connected");
-    let context = jetstream::new(client.clone());
-    let stream = context.get_stream(name).await.expect("the stream");
-    let config = consumer::pull::Config {
-        durable_name: Some(format!("raw-{}", filter_subjects.len())),
-        ack_policy: consumer::AckPolicy::Explicit,
-        max_ack_pending: i64::from(MAX_ACK_PENDING),
-        filter_subjects,
-        ..consumer::pull::Config::default()
-    };
-    let consumer = stream.create_consumer(config).await.expect("a consumer");
-    let began = Instant::now();
-    let mut messages = consumer
-        .stream()
-        .max_messages_per_batch(MAX_ACK_PENDING as usize / 2)
-        .messages()
-        .await
-        .expect("messages");
-    for _ in 0..MESSAGES {
-        let message = messages.next().await.expect("one more").expect("sound");
-        assert_eq!(message.payload.len(), PAYLOAD.len());
-        message.ack().await.expect("acked");
+/// A plain pull consumer.
+struct Raw {
+    client: async_nats::Client,
+    consumer: consumer::PullConsumer,
+    acks: bool,
+}
+
+impl Raw {
+    async fn create(
+        server: &str,
+        name: &str,
+        ack_policy: consumer::AckPolicy,
+        filter_subjects: Vec<String>,
+    ) -> Self {
+        let client = async_nats::connect(server).await.expect("connected");
+        let context = jetstream::new(client.clone());
+        let stream = context.get_stream(name).await.expect("the stream");
+        let acks = ack_policy != consumer::AckPolicy::None;
+        let config = consumer::pull::Config {
+            durable_name: Some(format!("raw-{}-{acks}", filter_subjects.len())),
+            ack_policy,
+            max_ack_pending: i64::from(MAX_ACK_PENDING),
+            filter_subjects,
+            ..consumer::pull::Config::default()
+        };
+        let consumer = stream.create_consumer(config).await.expect("a consumer");
+        Self {
+            client,
+            consumer,
+            acks,
+        }
     }
-    client.flush().await.expect("flushed");
-    began.elapsed()
+
+    /// Everything, by a loop.
+    async fn consume(&self) {
+        let mut messages = self
+            .consumer
+            .stream()
+            .max_messages_per_batch(MAX_ACK_PENDING as usize / 2)
+            .messages()
+            .await
+            .expect("messages");
+        for _ in 0..MESSAGES {
+            let message = messages.next().await.expect("one more").expect("sound");
+            assert_eq!(message.payload.len(), PAYLOAD.len());
+            if self.acks {
+                message.ack().await.expect("acked");
+            }
+        }
+        self.client.flush().await.expect("flushed");
+    }
 }
 
 /// A worker whose handler waits until it is let go.
 struct Held {
+    group: String,
     worker: Worker,
     gate: Arc<Semaphore>,
     all: Arc<Notify>,
@@ -134,19 +215,22 @@ impl Held {
     async fn start(stream: &JetStream, ack: &str) -> Self {
         let config = format!(
             "expected_workers: 1\nprocessing:\n  start: earliest\njetstream:\n  ack: {ack}\n  \
-             max_ack_pending: {MAX_ACK_PENDING}\n"
+             max_ack_pending: {MAX_ACK_PENDING}\n  catch_up_after: 1h\n"
         );
         let config = Config::from_yaml(&config).expect("settings");
         let gate = Arc::new(Semaphore::new(0));
         let (seen, all) = (Arc::new(AtomicU64::new(0)), Arc::new(Notify::new()));
         let (closed, ready) = (gate.clone(), all.clone());
+        let open = Arc::new(AtomicBool::new(false));
         let handler = move |message: Message| {
-            let (closed, seen, ready) = (closed.clone(), seen.clone(), ready.clone());
+            let (closed, open) = (closed.clone(), open.clone());
+            let (seen, ready) = (seen.clone(), ready.clone());
             async move {
                 assert_eq!(message.payload().len(), PAYLOAD.len());
-                if !closed.is_closed() {
+                if !open.load(Ordering::Relaxed) {
                     // An error is how it opens.
                     let _ = closed.acquire().await;
+                    open.store(true, Ordering::Relaxed);
                 }
                 if seen.fetch_add(1, Ordering::Relaxed) + 1 == MESSAGES {
                     ready.notify_one();
@@ -160,15 +244,32 @@ impl Held {
             .start(handler)
             .await
             .expect("starts");
-        Self { worker, gate, all }
+        let group = ack.to_owned();
+        Self {
+            group,
+            worker,
+            gate,
+            all,
+        }
     }
 
-    async fn release(self) -> Duration {
-        let began = Instant::now();
+    /// Nearly everything came by the durable: only what was there before it is read past it.
+    async fn check(&self, server: &str, name: &str) {
+        let client = async_nats::connect(server).await.expect("connected");
+        let stream = jetstream::new(client)
+            .get_stream(name)
+            .await
+            .expect("there");
+        let name = format!("parti-{}-worker-0", self.group);
+        let consumer = stream.get_consumer::<consumer::pull::Config>(&name).await;
+        let info = consumer.expect("the durable").cached_info().clone();
+        let delivered = info.delivered.consumer_sequence;
+        assert!(delivered > MESSAGES / 10 * 9, "{name} brought {delivered}");
+    }
+
+    /// Everything, from the moment on when the handlers are let go.
+    async fn consume(&self) {
         self.gate.close();
         self.all.notified().await;
-        let took = began.elapsed();
-        self.worker.stop().await.expect("stops");
-        took
     }
 }

@@ -1,5 +1,5 @@
-//! The embedded log against SQLite itself, in one run: the fastest that SQLite does for the same
-//! messages, appended in the order of one table with one sync for each batch, and read back.
+//! The embedded log against SQLite itself, in one run: the same messages as the rows of one table,
+//! in its order and with one sync for each batch, and read back.
 //!
 //! ```text
 //! cargo bench -p parti --bench log

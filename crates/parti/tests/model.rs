@@ -202,6 +202,7 @@ impl Script {
                 worker: WorkerId::new("w"),
                 kind: EventKind::Plan,
                 text: "a \"quoted\" text\n".repeat(self.rng.below(20) as usize),
+                moves: None,
                 nonce,
             })),
             _ => Record::Partition(Arc::new(PartitionRecord {

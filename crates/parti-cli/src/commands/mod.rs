@@ -11,6 +11,7 @@ pub mod man;
 pub mod partition;
 pub mod plan;
 pub mod produce;
+pub mod request;
 pub mod serve;
 pub mod status;
 pub mod topic;

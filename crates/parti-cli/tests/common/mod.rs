@@ -135,6 +135,17 @@ impl Group {
         self.produced += count;
     }
 
+    /// Messages that are made up at a rate, until this process is ended.
+    pub fn load(&self, rate: u32, span: &str) -> Child {
+        parti(self.folder.path())
+            .args(["produce", "--rate", &rate.to_string(), "--for", span])
+            .args(&self.source)
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .expect("runs")
+    }
+
     /// A worker that is not started yet.
     pub fn consumer(&self) -> Command {
         let mut command = parti(self.folder.path());
@@ -165,9 +176,15 @@ impl Group {
 
     /// Starts a worker.
     pub fn consume(&mut self) -> usize {
+        self.consume_with(&[])
+    }
+
+    /// Starts a worker with more flags.
+    pub fn consume_with(&mut self, flags: &[&str]) -> usize {
         let mut child = self
             .consumer()
             .args(["-o", "jsonl"])
+            .args(flags)
             .stdout(Stdio::piped())
             .spawn()
             .expect("runs");

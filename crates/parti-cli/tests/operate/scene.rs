@@ -216,6 +216,7 @@ pub fn session(name: &str, status: SessionStatus, ready: &[&str]) -> (Key, Recor
         load: 2,
         degraded: None,
         partitions: 0,
+        heeds: Revision(0),
         renewed_at: 0,
         nonce: Nonce(1),
     };

@@ -20,7 +20,8 @@ pub struct Tty {
     /// Our own end of the program's side: it keeps the terminal open, and tells its settings.
     side: File,
     heard: Receiver<Vec<u8>>,
-    text: String,
+    sent: Vec<u8>,
+    size: (usize, usize),
     pub child: Child,
 }
 
@@ -57,22 +58,77 @@ impl Tty {
             heard: listen(screen),
             keyboard,
             side,
-            text: String::new(),
+            sent: Vec::new(),
+            size: (columns.into(), rows.into()),
             child,
         }
     }
 
-    /// Reads until all of these were drawn.
+    /// Reads until all of these are on the screen.
     #[track_caller]
     pub fn until(&mut self, texts: &[&str]) {
+        self.wait(&format!("{texts:?}"), |tty| {
+            let screen = tty.screen();
+            let shown = |text: &&str| screen.iter().any(|line| line.contains(text));
+            texts.iter().all(shown)
+        });
+    }
+
+    /// Reads until all of these were sent.
+    #[track_caller]
+    pub fn until_sent(&mut self, texts: &[&str]) {
+        self.wait(&format!("{texts:?}"), |tty| {
+            let sent = String::from_utf8_lossy(&tty.sent);
+            texts.iter().all(|text| sent.contains(text))
+        });
+    }
+
+    #[track_caller]
+    fn wait(&mut self, what: &str, enough: impl Fn(&Self) -> bool) {
         let deadline = Instant::now() + PATIENCE;
-        while !texts.iter().all(|text| self.text.contains(text)) {
+        while !enough(self) {
             let left = deadline.saturating_duration_since(Instant::now());
             match self.heard.recv_timeout(left) {
-                Ok(bytes) => self.text.push_str(&String::from_utf8_lossy(&bytes)),
-                Err(_) => panic!("no {texts:?} in {:?}", self.text),
+                Ok(bytes) => self.sent.extend(bytes),
+                Err(_) => panic!("no {what} in\n{}", self.screen().join("\n")),
             }
         }
+    }
+
+    /// What is on the screen: of all that a terminal understands, text and moves of the cursor.
+    pub fn screen(&self) -> Vec<String> {
+        let (columns, rows) = self.size;
+        let mut cells = vec![vec![' '; columns]; rows];
+        let (mut x, mut y) = (0, 0);
+        let text = String::from_utf8_lossy(&self.sent);
+        let mut letters = text.chars();
+        while let Some(letter) = letters.next() {
+            if letter != '\u{1b}' {
+                if let Some(cell) = cells.get_mut(y).and_then(|row| row.get_mut(x)) {
+                    *cell = letter;
+                }
+                x += 1;
+                continue;
+            }
+            let mut command = letters.by_ref().skip(1);
+            let mut numbers = String::new();
+            let end = command.find(|letter| {
+                numbers.push(*letter);
+                letter.is_ascii_alphabetic()
+            });
+            if end == Some('H') {
+                let mut places = numbers.trim_end_matches('H').split(';');
+                let mut place = || {
+                    places
+                        .next()
+                        .and_then(|text| text.parse().ok())
+                        .unwrap_or(1)
+                };
+                (y, x) = (place() - 1, place() - 1);
+            }
+        }
+        let line = |row: Vec<char>| row.into_iter().collect::<String>().trim_end().to_owned();
+        cells.into_iter().map(line).collect()
     }
 
     /// Types.
@@ -96,8 +152,15 @@ impl Tty {
             }
             std::thread::sleep(Duration::from_millis(20));
         }
+        panic!("it did not end:\n{}", self.screen().join("\n"));
+    }
+}
+
+/// A test that fails leaves nothing behind.
+impl Drop for Tty {
+    fn drop(&mut self) {
         let _ = self.child.kill();
-        panic!("it did not end: {:?}", self.text);
+        let _ = self.child.wait();
     }
 }
 

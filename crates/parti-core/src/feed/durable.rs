@@ -26,6 +26,9 @@ use crate::time::Time;
 const OPEN_PULLS: usize = 2;
 /// How long a delivery may be on its way before it counts as lost.
 const ON_ITS_WAY: Duration = Duration::from_secs(1);
+/// What wants an explanation may come with every message, and mean nothing: a subject that is no
+/// partition's, under a wildcard. So often it is looked at, at the most.
+const WONDER_EVERY: Duration = Duration::from_secs(5);
 
 /// What a delivery's identity and sequence say.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -79,6 +82,8 @@ pub(crate) struct Durable {
     /// The inspection in flight, with the filter that it should find.
     inspection: Option<(Ask, Vec<PartitionId>)>,
     inspect_at: Time,
+    /// For when a look was last wanted because something came that nobody expected.
+    wondered: Option<Time>,
     /// The filter was found to be what it should be, just now.
     looked: bool,
     /// The durable says that it handed out up to here: what has not come by then is lost.
@@ -103,6 +108,7 @@ impl Durable {
             reconcile_interval: jetstream.reconcile_interval,
             inspection: None,
             inspect_at: Time::NEVER,
+            wondered: None,
             looked: false,
             owed: None,
         }
@@ -241,7 +247,7 @@ impl Durable {
     pub(crate) fn reconnected(&mut self, now: Time) {
         self.pulls.clear();
         self.to_come = 0;
-        self.inspect_at = self.inspect_at.min(now);
+        self.look_soon(now);
     }
 
     /// Whether the window is used up.
@@ -287,9 +293,21 @@ impl Durable {
         self.looked = false;
     }
 
-    /// Something came, or did not come, that wants an explanation: look soon.
-    pub(crate) fn wonder(&mut self, now: Time) {
+    /// Somebody has to know what the durable is like.
+    pub(crate) fn look_soon(&mut self, now: Time) {
         self.inspect_at = self.inspect_at.min(now);
+    }
+
+    /// Something came that wants an explanation: look soon, but not again and again.
+    pub(crate) fn wonder(&mut self, now: Time) {
+        let soonest = match self.wondered {
+            Some(last) => now.max(last + WONDER_EVERY),
+            None => now,
+        };
+        if soonest < self.inspect_at {
+            self.inspect_at = soonest;
+            self.wondered = Some(soonest);
+        }
     }
 
     /// True when a delivery that the durable says it made has not come: a gap at the end.
@@ -395,5 +413,45 @@ impl Durable {
             .into_iter()
             .map(|at| at.after(now))
             .fold(Time::NEVER, Time::min)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    /// Looks that so many strange messages lead to, one each 100 ms, when each look is answered at
+    /// once.
+    fn looks(messages: u32) -> Vec<Time> {
+        let mut durable = Durable::new(&Config::default());
+        let mut looks = Vec::new();
+        for n in 0..messages {
+            let now = Time(0) + SECOND * n / 10;
+            durable.wonder(now);
+            if durable.inspect_at <= now {
+                durable.inspect_at = now + durable.reconcile_interval;
+                looks.push(now);
+            }
+        }
+        looks
+    }
+
+    #[test]
+    fn the_first_strange_message_is_looked_into_at_once_and_the_rest_from_time_to_time() {
+        let at = |seconds: u32| Time(0) + SECOND * seconds;
+        assert_eq!(looks(1), [at(0)]);
+        assert_eq!(looks(40), [at(0)]);
+        assert_eq!(looks(121), [at(0), at(5), at(10)]);
+    }
+
+    #[test]
+    fn a_look_that_is_due_anyway_is_not_put_off_by_wondering() {
+        let mut durable = Durable::new(&Config::default());
+        durable.wonder(Time(0));
+        durable.inspect_at = Time(0) + SECOND * 2;
+        durable.wonder(Time(0) + SECOND);
+        assert_eq!(durable.inspect_at, Time(0) + SECOND * 2);
     }
 }

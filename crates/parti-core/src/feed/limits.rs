@@ -503,6 +503,9 @@ impl Feed for Limits {
         }
         self.durable.settle(cx.out);
         self.durable.extend(cx.now, cx.out);
+        if self.durable.is_full() {
+            self.pace.held_back();
+        }
         if cx.lease {
             self.jump(cx, idle);
             if self.jump == Jump::Rest {

@@ -3,6 +3,7 @@
 //! ```text
 //!   a delivery ──▶ sample: how many, over how many offsets, since when ──▶ time for what is pending
 //!                  handlers idle at its end? ──▶ longer than `after`, and much longer than to read it?
+//!   the window is full ──▶ no sample: until now, it was the handlers' pace
 //! ```
 //!
 //! On file storage a consumer with several filters pays for each message a walk over all subjects,
@@ -70,6 +71,11 @@ impl Pace {
                 });
             }
         }
+    }
+
+    /// Nothing more is asked for at present: what came so far says nothing of the durable.
+    pub(crate) fn held_back(&mut self) {
+        self.sample = None;
     }
 
     /// Handlers are idle: whether it is worth it to read what is pending past the durable, for so
@@ -145,6 +151,25 @@ mod tests {
         // Memory storage: one of 25 messages is ours, and still 40,000 come in a second.
         assert!(!after_a_second(40_000, 25, 10_000_000, 80));
         assert!(!after_a_second(100, 1, 0, 80), "nothing is left");
+    }
+
+    #[test]
+    fn the_time_in_which_handlers_stood_still_is_not_the_durables() {
+        let mut pace = Pace::new(SECOND * 3, 16);
+        for n in 0..800 {
+            pace.delivered(Time(n), Offset(n), 200_000 - n);
+        }
+        pace.held_back();
+        assert_eq!(pace.next_deadline(), Time::NEVER);
+        let now = Time(0) + SECOND * 30;
+        assert!(!pace.lags(now, 64), "nobody asked it for more meanwhile");
+        for n in 800..2_000 {
+            pace.delivered(now + SECOND * (n - 800) / 1_000, Offset(n.into()), 100_000);
+        }
+        assert!(
+            pace.lags(now + SECOND * 2, 64),
+            "now it has to answer for it"
+        );
     }
 
     #[test]

@@ -503,7 +503,7 @@ impl Feed for WorkQueue {
                     // Only suspicion wants to know for sure whether the lag is gone.
                     let mut lanes = cx.lanes.lanes.values().filter_map(Lane::serving);
                     if lanes.any(Serving::suspicious) {
-                        self.durable.wonder(cx.now);
+                        self.durable.look_soon(cx.now);
                     }
                 }
             }

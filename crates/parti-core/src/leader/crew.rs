@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::planner::Member;
 use super::slots::{Party, Seat};
-use crate::ids::{Incarnation, Version, WorkerId};
+use crate::ids::{Incarnation, Term, Version, WorkerId};
 use crate::record::{AssignmentRecord, SessionStatus};
 use crate::time::Time;
 
@@ -19,6 +19,16 @@ pub(super) enum Standing {
     Planned(Incarnation),
     /// On its way out.
     Leaving(Incarnation),
+}
+
+impl Standing {
+    /// Which life it is about.
+    pub fn life(self) -> Option<Incarnation> {
+        match self {
+            Self::Away => None,
+            Self::Joined(life) | Self::Planned(life) | Self::Leaving(life) => Some(life),
+        }
+    }
 }
 
 /// One worker.
@@ -47,6 +57,10 @@ pub(super) struct Desk {
     pub dropping: Option<Version>,
     /// Lives that ended before they had let go of such partitions.
     pub kept_marks: Vec<Incarnation>,
+    /// An operator wants this life to serve nothing.
+    pub drained: Option<Incarnation>,
+    /// An operator wanted this life to end.
+    pub evicted: Option<Incarnation>,
 }
 
 impl Desk {
@@ -65,6 +79,8 @@ impl Desk {
             evidence: false,
             dropping: None,
             kept_marks: Vec::new(),
+            drained: None,
+            evicted: None,
         }
     }
 
@@ -84,6 +100,22 @@ impl Desk {
     pub fn is_leaving(&self) -> bool {
         self.alive()
             .is_some_and(|member| member.status == SessionStatus::Leaving)
+    }
+
+    /// Whether an operator wants it to serve nothing.
+    pub fn is_drained(&self) -> bool {
+        self.drained.is_some() && self.drained == self.life()
+    }
+
+    /// Whether the life that plans count on is gone because an operator wanted it to end.
+    pub fn is_evicted(&self) -> bool {
+        let counted = self.standing.life();
+        counted.is_some() && counted <= self.evicted && counted != self.life()
+    }
+
+    /// Whether what it serves is to go elsewhere.
+    pub fn is_shedding(&self) -> bool {
+        self.is_leaving() || self.is_drained()
     }
 
     /// Whether it lives and means to stay.
@@ -112,12 +144,25 @@ impl Desk {
         }
     }
 
+    /// Whether it was told what to serve under this term, in this life, and holds nothing else.
+    pub fn has_let_go(&self, term: Term) -> bool {
+        match (self.alive(), &self.published) {
+            (Some(member), Some(told)) => {
+                told.term == term
+                    && told.incarnation == member.incarnation
+                    && member.released >= told.version
+            }
+            (Some(_), None) => false,
+            (None, _) => true,
+        }
+    }
+
     /// This worker as one side of a move.
     pub fn party(&self) -> Party<'_> {
         let alive = self.alive();
         Party {
             life: alive.map(|member| member.incarnation),
-            leaving: self.is_leaving(),
+            leaving: self.is_shedding(),
             degraded: self.is_degraded(),
             released: alive.map_or(Version(0), |member| member.released),
             ready: alive.map(|member| &member.ready),
@@ -186,8 +231,8 @@ impl Crew {
             .count()
     }
 
-    pub fn anyone_leaving(&self) -> bool {
-        self.desks.iter().any(Desk::is_leaving)
+    pub fn anyone_sheds(&self) -> bool {
+        self.desks.iter().any(Desk::is_shedding)
     }
 }
 

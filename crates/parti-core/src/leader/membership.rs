@@ -5,14 +5,14 @@
 //!   Away ───────────▶ Joined ─────────────────▶ Planned ───────────────────▶ Leaving
 //!    ▲ ▲                │                        │ ▲  │                         │
 //!    │ └── vanished ────┘     new life, serving ─┘ └──┘                         │
-//!    └───────────── lost: emergency ─────────────┴──────── left: goodbye ───────┘
+//!    └───────── lost, evicted: emergency ────────┴──────── left: goodbye ───────┘
 //! ```
 
 use super::crew::Standing;
 use super::planner::{Member, Planner};
-use super::slots::{Reason, Slot};
+use super::slots::{Reason, Seat, Slot};
 use super::windows::{self, Span, Window};
-use crate::record::{Lifecycle, SessionStatus};
+use crate::record::{EventKind, Lifecycle, SessionStatus};
 use crate::time::Time;
 use crate::worker::Cause;
 
@@ -29,6 +29,8 @@ enum Change {
     Left,
     /// Its session was ended by somebody else.
     Lost,
+    /// Its session was ended for an operator. A later life may already be there.
+    Evicted,
     /// It is gone before any plan counted on it.
     Vanished,
 }
@@ -37,10 +39,7 @@ enum Change {
 fn follow(was: Standing, member: Option<&Member>, serves: bool) -> (Standing, Option<Change>) {
     let alive = member.filter(|member| !member.status.is_over());
     let goodbye = member.is_some_and(|member| member.status == SessionStatus::Goodbye);
-    let life_before = match was {
-        Standing::Away => None,
-        Standing::Joined(life) | Standing::Planned(life) | Standing::Leaving(life) => Some(life),
-    };
+    let life_before = was.life();
     match (was, alive) {
         (Standing::Away, None) => (Standing::Away, None),
         (Standing::Joined(_), None) => (Standing::Away, Some(Change::Vanished)),
@@ -81,12 +80,22 @@ impl Planner {
         let seats: Vec<_> = self.crew.by_id().collect();
         for seat in seats {
             let desk = &mut self.crew[seat];
-            let (next, change) = follow(desk.standing, desk.member.as_ref(), serves[seat]);
-            let was = std::mem::replace(&mut desk.standing, next);
+            let mut was = desk.standing;
+            if desk.is_evicted() {
+                changes.push((seat, Change::Evicted));
+                // Whoever has the id now is a newcomer.
+                (was, serves[seat]) = (Standing::Away, false);
+                if desk.dropping.take().is_some() {
+                    desk.kept_marks.extend(desk.standing.life());
+                }
+                (desk.owed, desk.failures, desk.suspended_until) = (false, 0, None);
+            }
+            let (next, change) = follow(was, desk.member.as_ref(), serves[seat]);
+            desk.standing = next;
             let Some(change) = change else { continue };
             changes.push((seat, change));
             match change {
-                Change::Leaves => {}
+                Change::Leaves | Change::Evicted => {}
                 Change::Joined | Change::CameBack => desk.suspended_until = None,
                 Change::Left | Change::Vanished => desk.dropping = None,
                 Change::Lost => {
@@ -110,9 +119,10 @@ impl Planner {
         self.window.disturb(at);
         self.tell_of(&changes);
         self.detect_restart(now);
-        self.reassess_slots();
+        let evicted = changes.iter().filter(|(_, c)| *c == Change::Evicted);
+        self.reassess_slots(&evicted.map(|(seat, _)| *seat).collect::<Vec<_>>());
         self.due.fill = true;
-        self.due.relieve |= self.crew.anyone_leaving();
+        self.due.relieve |= self.crew.anyone_sheds();
         self.due.balance = true;
     }
 
@@ -126,9 +136,16 @@ impl Planner {
                 Change::Leaves => "leaves",
                 Change::Left => "left",
                 Change::Lost => "was lost",
+                Change::Evicted => "was evicted by an operator",
                 Change::Vanished => "is gone again",
             };
-            self.history(format!("{id} {what}"));
+            let kind = match change {
+                Change::Joined | Change::CameBack => EventKind::Join,
+                Change::Leaves | Change::Left => EventKind::Leave,
+                Change::Lost | Change::Vanished => EventKind::Crash,
+                Change::Evicted => EventKind::Request,
+            };
+            self.history(kind, format!("{id} {what}"));
         }
         if self.window.is_cold_start() || self.lifecycle == Lifecycle::ColdStart {
             return;
@@ -137,6 +154,7 @@ impl Planner {
         let of = |wanted: Change| changes.iter().filter(move |(_, change)| *change == wanted);
         for (change, cause, what) in [
             (Change::Lost, Cause::Crash, "lost"),
+            (Change::Evicted, Cause::Operator, "evicted"),
             (Change::Left, Cause::Leave, "left"),
             (Change::Leaves, Cause::Leave, "leaving"),
             (Change::Joined, Cause::Join, "joined"),
@@ -168,16 +186,22 @@ impl Planner {
         self.lifecycle = Lifecycle::ColdStart;
         self.window = Window::ColdStart(Span::at(now));
         self.reason = format!("restart: {lost} of {planned} workers lost, waiting for them");
-        self.history(format!(
-            "restart detected: {lost} of {planned} workers lost"
-        ));
+        self.history(
+            EventKind::Plan,
+            format!("restart detected: {lost} of {planned} workers lost"),
+        );
     }
 
     /// Partitions of workers that are gone need another; in a restart they wait for their owner.
-    fn reassess_slots(&mut self) {
+    /// What an evicted one served waits for nobody.
+    fn reassess_slots(&mut self, evicted: &[Seat]) {
         let restarting = self.lifecycle == Lifecycle::ColdStart;
         for slot in &mut self.slots {
             match *slot {
+                Slot::Serving { worker } if evicted.contains(&worker) => {
+                    *slot = Slot::Unassigned(Reason::OwnerGone);
+                    self.due.emergency = true;
+                }
                 Slot::Serving { worker } if self.crew[worker].alive().is_none() => {
                     *slot = Slot::Unassigned(if restarting {
                         Reason::AwaitsOwner(worker)
@@ -213,7 +237,7 @@ impl Planner {
         dropped.retain(|_, held| self.may_still_hold(held));
         self.dropped = dropped;
         if freed {
-            self.due.relieve |= self.crew.anyone_leaving();
+            self.due.relieve |= self.crew.anyone_sheds();
             self.due.balance = true;
         }
     }

@@ -2,17 +2,20 @@
 //!
 //! ```text
 //! won an election
-//!   │ watch workers/, list assignments/, read plan, list partitions
+//!   │ watch workers/ and requests/, list assignments/, read plan, list partitions,
+//!   │ write overrides anew
 //!   ▼
 //! planner: members + partitions + what the predecessor left ──▶ decisions
 //!   │                                                             │
-//!   │ silent sessions: compare-and-set to `evicted`               ▼
+//!   │ silent sessions: compare-and-set to `evicted`,              ▼
+//!   │ those that an operator wants to end: to `revoked`           │
 //!   └──────────────────────────────────────────── assignments/<worker>, plan: compare-and-set,
 //!                                                 until each landed or a higher term is met
 //! ```
 //!
 //! A wrong or stale leader costs time, never a message: nothing here touches a partition's record.
 
+pub mod clerk;
 mod crew;
 pub mod election;
 #[cfg(test)]
@@ -20,8 +23,10 @@ mod election_tests;
 mod membership;
 pub mod moves;
 pub mod orders;
+mod overrides;
 pub mod planner;
 pub mod publisher;
+pub mod requests;
 pub mod sessions;
 pub mod slots;
 mod spread;
@@ -36,19 +41,28 @@ use std::time::Duration;
 
 use crate::config::Config;
 use crate::ids::{Revision, Term, WorkerId};
-use crate::io::{Scope, StoreOp, StoreReply, Stored};
+use crate::io::{Scope, StoreOp, StoreReply, Stored, WatchEvent};
 use crate::key::{Key, Prefix};
+use crate::leader::clerk::Clerk;
+use crate::leader::moves::Handoff;
 use crate::leader::planner::{Decision, Member, Planner, Recovered};
 use crate::leader::publisher::Publisher;
+use crate::leader::requests::Sight;
 pub use crate::leader::sessions::{Reaper, Sessions};
 use crate::partition::{self, Partition};
-use crate::record::{AssignmentRecord, PlanRecord, Ready, Record, SessionStatus};
+use crate::record::{AssignmentRecord, Moves, PlanRecord, Ready, Record, SessionStatus};
 use crate::session::silence::Silence;
 use crate::strategy::Strategy;
 use crate::time::Time;
 use crate::worker::numbers::PlanNumbers;
 use crate::worker::outbox::{Outbox, Purpose};
 use crate::worker::{Action, Report};
+
+/// What only the leader watches.
+pub const WATCHED: [Prefix; 2] = [Prefix::Workers, Prefix::Requests];
+
+/// So many moves are named in one line of the history.
+const MOVES_NAMED: usize = 8;
 
 #[derive(Debug)]
 enum Stage {
@@ -79,6 +93,7 @@ pub struct Leader {
     stage: Stage,
     reaper: Reaper,
     publisher: Publisher,
+    clerk: Clerk,
     sessions_changed: bool,
 }
 
@@ -92,7 +107,9 @@ impl Leader {
         me: WorkerId,
         out: &mut Outbox,
     ) -> Self {
-        out.push(Action::Watch(Scope::Prefix(Prefix::Workers)));
+        for prefix in WATCHED {
+            out.push(Action::Watch(Scope::Prefix(prefix)));
+        }
         let timeout = config.operation_timeout;
         let leader = Self {
             term,
@@ -110,6 +127,7 @@ impl Leader {
             },
             reaper: Reaper::default(),
             publisher: Publisher::new(term),
+            clerk: Clerk::new(term, timeout),
             sessions_changed: true,
         };
         out.ask(
@@ -170,7 +188,14 @@ impl Leader {
                     .min(*wake_at)
             }
         };
-        stage.min(self.publisher.next_deadline())
+        // Requests are judged once there is a plan; what they changed before is needed for it.
+        let planning = matches!(self.stage, Stage::Planning { .. });
+        let clerk = if planning || self.clerk.overrides().is_none() {
+            self.clerk.next_deadline()
+        } else {
+            Time::NEVER
+        };
+        stage.min(self.publisher.next_deadline()).min(clerk)
     }
 
     /// Does whatever is due. A higher term that was found means that this leader is outdated.
@@ -185,6 +210,7 @@ impl Leader {
         if let Some(higher) = self.recover(sessions, partitions, out) {
             return Some(higher);
         }
+        self.follow_operators(out);
         if let Stage::Planning { planner, wake_at } = &mut self.stage {
             if std::mem::take(&mut self.sessions_changed) {
                 let list = partitions.map_or(0, |list| partition::hash(list));
@@ -200,6 +226,7 @@ impl Leader {
                 *wake_at = now;
             }
             if now >= *wake_at {
+                let mut moved = Vec::new();
                 for decision in planner.step(now, out.wall_ms()) {
                     match decision {
                         Decision::Publish(worker, record) => self.publisher.publish(worker, record),
@@ -214,11 +241,15 @@ impl Leader {
                             placed,
                             moves,
                         }),
-                        Decision::Moved(handoff) => out.report(handoff.report()),
+                        Decision::Moved(handoff) => {
+                            moved.push(handoff.clone());
+                            out.report(handoff.report());
+                        }
                         Decision::Trouble(trouble) => out.trouble(trouble),
-                        Decision::History(line) => out.report(Report::History(line)),
+                        Decision::History(kind, line) => out.tell(kind, line),
                     }
                 }
+                tell_moved(&moved, planner.reason(), out);
                 // A planner that is due again at once has decided all it can for now.
                 *wake_at = planner.next_deadline().max(now + Duration::from_millis(1));
             }
@@ -233,6 +264,51 @@ impl Leader {
         }
         self.publisher.step(self.timeout, out);
         None
+    }
+
+    /// Lets the clerk work on requests, and the planner follow the overrides.
+    fn follow_operators(&mut self, out: &mut Outbox) {
+        let now = out.now();
+        match &mut self.stage {
+            Stage::Recovering { .. } => {
+                self.clerk.step(None, out);
+            }
+            Stage::Planning { planner, wake_at } => {
+                if let Some(overrides) = self.clerk.overrides() {
+                    planner.override_by(now, overrides);
+                }
+                if let Some(evictions) = self.clerk.evictions() {
+                    planner.evict(&evictions);
+                    self.reaper.evict(evictions);
+                }
+                let sight = planner.has_begun().then_some(&**planner as &dyn Sight);
+                if self.clerk.step(sight, out).rebalance {
+                    planner.rebalance(now);
+                }
+                *wake_at = (*wake_at).min(planner.next_deadline().max(now));
+            }
+        }
+    }
+
+    /// Requests have news.
+    pub fn requests_watched(&mut self, event: &WatchEvent) {
+        self.clerk.watched(event);
+    }
+
+    /// What became of the clerk's look at the overrides. A higher term that was met means that this
+    /// leader is outdated.
+    pub fn overrides_read(&mut self, reply: StoreReply, out: &mut Outbox) -> Option<Term> {
+        self.clerk.read_answered(reply, out)
+    }
+
+    /// What became of the overrides.
+    pub fn overrides_written(&mut self, reply: StoreReply, out: &mut Outbox) -> Option<Term> {
+        self.clerk.written(reply, out)
+    }
+
+    /// What became of answers to requests.
+    pub fn requests_answered(&mut self, ids: Vec<Arc<str>>, reply: StoreReply, out: &mut Outbox) {
+        self.clerk.answered(ids, reply, out);
     }
 
     fn recover(
@@ -261,6 +337,10 @@ impl Leader {
             }
         }
         let (Some(found), Some(plan), Some(list)) = (&assignments, &plan, partitions) else {
+            return None;
+        };
+        let (Some(overrides), Some(evictions)) = (self.clerk.overrides(), self.clerk.evictions())
+        else {
             return None;
         };
         if !sessions.synced {
@@ -303,6 +383,8 @@ impl Leader {
             recovered,
         );
         planner.set_capacity(self.capacity);
+        planner.override_by(now, overrides);
+        planner.evict(&evictions);
         planner.partitions(now, list.clone());
         self.sessions_changed = true;
         self.stage = Stage::Planning {
@@ -371,6 +453,40 @@ impl Leader {
         self.reaper.answered(ids, reply, sessions, silence, out);
         self.sessions_changed = true;
     }
+}
+
+/// One line for all moves that ended together, which names the first few.
+fn tell_moved(moved: &[Handoff], reason: &str, out: &mut Outbox) {
+    let longest = |of: fn(&Handoff) -> Duration| {
+        let longest = moved.iter().map(of).max().unwrap_or_default();
+        u64::try_from(longest.as_millis()).unwrap_or(u64::MAX)
+    };
+    let moves = Moves {
+        count: moved.len() as u64,
+        reason: reason.to_owned(),
+        took_ms: longest(|handoff| handoff.took),
+        pause_ms: longest(|handoff| handoff.pause),
+    };
+    if moved.is_empty() {
+        return;
+    }
+    let named = moved.iter().take(MOVES_NAMED);
+    let named: Vec<String> = named
+        .map(|handoff| {
+            let (partition, from, to) = (&handoff.partition, &handoff.from, &handoff.to);
+            format!("{partition} from {from} to {to}")
+        })
+        .collect();
+    let more = match moved.len().saturating_sub(MOVES_NAMED) {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    let (took, pause) = (moves.took_ms, moves.pause_ms);
+    let line = format!(
+        "{reason}: moved {}{more} in {took} ms, of which nobody served for up to {pause} ms",
+        named.join(", ")
+    );
+    out.tell_moves(line, moves);
 }
 
 /// The sessions as the planner sees them: what they say about other terms does not count, and who

@@ -8,7 +8,7 @@ use super::slots::{self, Blame, Move, Reason, Slot, Verdict};
 use super::windows;
 use crate::ids::{PartitionId, Version, WorkerId};
 use crate::partition::Partition;
-use crate::record::Lifecycle;
+use crate::record::{EventKind, Lifecycle};
 use crate::time::Time;
 use crate::worker::{Report, Trouble};
 
@@ -136,7 +136,7 @@ impl Planner {
                     }
                     let desk = &mut self.crew[mv.to];
                     desk.owed |= desk.is_staying();
-                    self.due.relieve |= self.crew[mv.from].is_leaving();
+                    self.due.relieve |= self.crew[mv.from].is_shedding();
                 }
                 Verdict::Orphan => {
                     ended = true;
@@ -181,8 +181,9 @@ impl Planner {
             desk.suspended_until = Some(now + windows::suspension(&self.config, desk.failures));
         }
         let id = desk.id.clone();
-        self.history(format!(
-            "{id} did not get ready in time: {moves} moves rolled back"
-        ));
+        self.history(
+            EventKind::Handoff,
+            format!("{id} did not get ready in time: {moves} moves rolled back"),
+        );
     }
 }

@@ -8,6 +8,7 @@
 //!  members ──▶ membership.rs   who came, left, crashed ─┐
 //!  partitions ─▶ planner.rs    what came, went ─────────┼─▶ windows.rs   wait, or plan now?
 //!                                                       │       │
+//!  overrides ─▶ overrides.rs   drained, paused, pinned ──┤       │
 //!  ready, released ─▶ moves.rs (rules: slots.rs) ───────┤       ▼
 //!                                                       │   spread.rs    ask the strategy
 //!                                                       ▼       │
@@ -27,7 +28,10 @@ use super::windows::{self, Window};
 use crate::config::Config;
 use crate::ids::{Incarnation, PartitionId, Term, Version, WorkerId};
 use crate::partition::{self, Partition};
-use crate::record::{AssignmentRecord, Blocked, Lifecycle, PlanRecord, Ready, SessionStatus};
+use crate::record::{
+    AssignmentRecord, Blocked, EventKind, Lifecycle, OverridesRecord, PlanRecord, Ready,
+    SessionStatus,
+};
 use crate::strategy::Strategy;
 use crate::time::Time;
 use crate::worker::numbers::PlanNumbers;
@@ -86,7 +90,7 @@ pub enum Decision {
     /// Something is wrong, named.
     Trouble(Trouble),
     /// A line for the group's history.
-    History(String),
+    History(EventKind, String),
 }
 
 /// What should be done as soon as it may.
@@ -131,7 +135,7 @@ pub struct Planner {
     pub(super) me: WorkerId,
     pub(super) capacity: Option<u32>,
     /// What earlier leaders left, until the first step has built on it.
-    recovered: Option<Recovered>,
+    pub(super) recovered: Option<Recovered>,
     pub(super) crew: Crew,
     /// Sorted by id; none until the first list came.
     pub(super) partitions: Option<Arc<[Partition]>>,
@@ -159,6 +163,12 @@ pub struct Planner {
     pub(super) added: BTreeSet<PartitionId>,
     /// What left the list, as long as its last owner may not have let go of it.
     pub(super) dropped: BTreeMap<PartitionId, Dropped>,
+    /// What operators decided.
+    pub(super) overrides: Arc<OverridesRecord>,
+    /// Whether slots and workers are as they want it, since they or the list last changed.
+    pub(super) heeded: bool,
+    /// Paused partitions of which it is not known for certain that nobody holds them.
+    pub(super) pausing: BTreeSet<PartitionId>,
     /// Per worker, what it should let go of because it stands in somebody's way.
     pub(super) hints: BTreeMap<Seat, BTreeSet<PartitionId>>,
     pub(super) reason: String,
@@ -173,7 +183,7 @@ pub struct Planner {
     /// Slots or workers changed since assignments were last derived.
     pub(super) touched: bool,
     /// Something was heard since the last step.
-    news: Option<Time>,
+    pub(super) news: Option<Time>,
     heard_members: bool,
     pub(super) notes: Vec<Decision>,
 }
@@ -220,6 +230,9 @@ impl Planner {
             last_plan: None,
             added: BTreeSet::new(),
             dropped: BTreeMap::new(),
+            overrides: Arc::default(),
+            heeded: true,
+            pausing: BTreeSet::new(),
             hints: BTreeMap::new(),
             reason: String::new(),
             cause: Cause::ColdStart,
@@ -267,6 +280,8 @@ impl Planner {
         }
         if changed {
             self.membership_changed = Some(now);
+            // A worker that was not known yet may be drained.
+            self.heeded &= self.overrides.drained.is_empty();
         }
         self.heard_members = true;
         self.news = Some(now);
@@ -284,6 +299,7 @@ impl Planner {
         let old = self.partitions.replace(list.clone());
         if let (Some(old), None) = (old, &self.recovered) {
             self.change_list(&old, &list);
+            self.heeded = false;
         }
     }
 
@@ -304,9 +320,11 @@ impl Planner {
         self.end_phase();
         self.end_handoffs(now);
         self.advance_moves(now, &list);
+        self.heed_overrides(&list);
         self.open_window(now);
         self.close_window(now);
         self.plan_what_is_due(now, &list);
+        self.enforce_pins(now, &list);
         let mut decisions = self.publish(&list);
         self.settle(&list);
         decisions.extend(self.plan_record(wall_ms, &list));
@@ -423,8 +441,13 @@ impl Planner {
         self.touched = true;
     }
 
-    pub(super) fn history(&mut self, line: String) {
-        self.notes.push(Decision::History(line));
+    /// Why the group is as it is.
+    pub(super) fn reason(&self) -> &str {
+        &self.reason
+    }
+
+    pub(super) fn history(&mut self, kind: EventKind, line: String) {
+        self.notes.push(Decision::History(kind, line));
     }
 
     /// Waits where there is reason to: for a group's workers, or for further ones after one joined.
@@ -552,9 +575,12 @@ impl Planner {
             self.reason = format!("partition list changed: {added} added, {removed} removed");
             self.cause = Cause::Partitions;
         }
-        self.history(format!(
-            "partition list changed: {added} added, {removed} removed, {reweighted} reweighted"
-        ));
+        self.history(
+            EventKind::Plan,
+            format!(
+                "partition list changed: {added} added, {removed} removed, {reweighted} reweighted"
+            ),
+        );
     }
 
     /// What is in the list again, while its last owner may not have let go of it, stays there: two
@@ -570,7 +596,7 @@ impl Planner {
             if self.may_still_hold(&held) && room {
                 self.slots[i] = Slot::Serving { worker: held.seat };
                 self.tell_again(held.seat);
-                self.due.relieve |= self.crew[held.seat].is_leaving();
+                self.due.relieve |= self.crew[held.seat].is_shedding();
             }
         }
     }

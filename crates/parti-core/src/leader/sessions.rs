@@ -2,18 +2,24 @@
 //!
 //! A session ends by a write: a compare-and-set at the revision that stayed silent. An observer
 //! with a stale view gets a conflict instead of evicting anyone.
+//!
+//! ```text
+//!  Live, Leaving ── silent for the TTL ──────────────────────▶ Evicted ── for longer ──▶ Free
+//!        │                                                        ▲
+//!        └── an operator's eviction ──▶ Revoked, Dismissed ───────┘ given up by its holder,
+//!                                                                   or silent for the TTL
+//! ```
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::ids::{Revision, WorkerId};
+use crate::ids::{Incarnation, Revision, WorkerId};
 use crate::io::{Expect, StoreOp, StoreReply, Stored, WatchEvent, Write, WriteOutcome};
 use crate::key::Key;
-use crate::record::{Record, SessionStatus, WorkerRecord};
+use crate::record::{EventKind, Record, SessionStatus, WorkerRecord};
 use crate::session::silence::Silence;
 use crate::time::Time;
-use crate::worker::Report;
 use crate::worker::outbox::{Outbox, Purpose};
 
 /// How many writes one request carries at the most.
@@ -80,10 +86,23 @@ impl Sessions {
     }
 }
 
+/// A life of a worker that an operator wants to end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Eviction {
+    /// Which life.
+    pub life: Incarnation,
+    /// Whether its process is to end, too.
+    pub stay_away: bool,
+}
+
+/// The newest eviction of each worker that was ever evicted.
+pub type Evictions = BTreeMap<WorkerId, Eviction>;
+
 /// Ends sessions that stayed silent, by a write each.
 #[derive(Clone, Debug, Default)]
 pub struct Reaper {
     in_flight: BTreeMap<WorkerId, WorkerRecord>,
+    evictions: Evictions,
     /// After store trouble, not before.
     not_before: Time,
     /// Ids that would be free, but for partitions whose records may still name their last life.
@@ -92,6 +111,25 @@ pub struct Reaper {
 }
 
 impl Reaper {
+    /// Lives that operators want to end.
+    pub fn evict(&mut self, evictions: Evictions) {
+        self.evictions = evictions;
+    }
+
+    /// How this session is to be revoked, if it is.
+    fn revoked(&self, id: &WorkerId, at: Revision, record: &WorkerRecord) -> Option<SessionStatus> {
+        let eviction = self.evictions.get(id)?;
+        let is_open = matches!(record.status, SessionStatus::Live | SessionStatus::Leaving);
+        let meant = is_open && eviction.life == record.incarnation_at(at);
+        meant.then_some(if crate::planted!(EvictAtOnce) {
+            SessionStatus::Evicted
+        } else if eviction.stay_away {
+            SessionStatus::Dismissed
+        } else {
+            SessionStatus::Revoked
+        })
+    }
+
     /// Marks sessions as over that were silent for `ttl`, and frees ids that were for `id_ttl`.
     #[allow(clippy::too_many_arguments)]
     pub fn step(
@@ -111,15 +149,18 @@ impl Reaper {
         self.kept.clear();
         let mut writes = Vec::new();
         for (id, revision, record) in sessions.iter() {
-            if id == me || self.in_flight.contains_key(id) || writes.len() == BATCH {
+            if self.in_flight.contains_key(id) || writes.len() == BATCH {
                 continue;
             }
             let key = Key::Worker(id.clone());
-            let silent_for = |ttl| silence.silent(now, &key, ttl) == Some(revision);
+            let silent_for = |ttl| id != me && silence.silent(now, &key, ttl) == Some(revision);
+            let revoked = self.revoked(id, revision, record);
             let status = match record.status {
-                SessionStatus::Live | SessionStatus::Leaving if silent_for(ttl) => {
-                    SessionStatus::Evicted
-                }
+                status if !status.is_over() && silent_for(ttl) => SessionStatus::Evicted,
+                status if !status.is_over() => match revoked {
+                    Some(revoked) => revoked,
+                    None => continue,
+                },
                 SessionStatus::Evicted if silent_for(id_ttl.saturating_sub(ttl)) => {
                     if still_named(id) {
                         self.kept.insert(id.clone());
@@ -180,9 +221,8 @@ impl Reaper {
             match outcome {
                 WriteOutcome::Done(revision) => {
                     if ended.status == SessionStatus::Evicted {
-                        out.report(Report::History(format!(
-                            "{id} was silent, its session is over"
-                        )));
+                        let line = format!("{id} was silent, its session is over");
+                        out.tell(EventKind::Crash, line);
                     }
                     let record = Record::Worker(Arc::new(ended));
                     let stored = Stored {
@@ -212,15 +252,21 @@ impl Reaper {
         id_ttl: Duration,
     ) -> Time {
         let mut next = Time::NEVER;
-        for (id, _, record) in sessions.iter() {
-            if id == me || self.in_flight.contains_key(id) {
+        for (id, revision, record) in sessions.iter() {
+            if self.in_flight.contains_key(id) {
+                continue;
+            }
+            if self.revoked(id, revision, record).is_some() {
+                next = Time::ZERO;
+            }
+            if id == me {
                 continue;
             }
             let wait = match record.status {
-                SessionStatus::Live | SessionStatus::Leaving => ttl,
+                status if !status.is_over() => ttl,
                 SessionStatus::Evicted if self.kept.contains(id) => continue,
                 SessionStatus::Evicted => id_ttl.saturating_sub(ttl),
-                SessionStatus::Goodbye | SessionStatus::Free => continue,
+                _ => continue,
             };
             next = next.min(silence.deadline(&Key::Worker(id.clone()), wait));
         }
@@ -280,6 +326,7 @@ mod tests {
                 load: 0,
                 degraded: None,
                 partitions: 0,
+                heeds: Revision(0),
                 renewed_at: 0,
                 nonce: Nonce(0),
             };
@@ -346,6 +393,28 @@ mod tests {
             assert_eq!(bench.deadline(), bench.out.now() + PAUSE);
             bench.pass(PAUSE);
         }
+        assert_eq!(bench.step(), Some(SessionStatus::Evicted));
+    }
+
+    #[test]
+    fn an_evicted_life_is_revoked_first_and_ended_only_when_it_stays_silent() {
+        let eviction = |life| Eviction {
+            life: Incarnation(life),
+            stay_away: false,
+        };
+        let mut bench = Bench::new();
+        bench.reaper.evict([(silent(), eviction(2))].into());
+        assert_eq!(bench.step(), None, "that was another life");
+        bench.reaper.evict([(silent(), eviction(3))].into());
+        assert_eq!(bench.deadline(), Time::ZERO);
+        assert_eq!(bench.step(), Some(SessionStatus::Revoked));
+        bench.answer(WriteOutcome::Failed(StoreError::Unavailable));
+        assert_eq!(bench.deadline(), bench.out.now() + PAUSE);
+        bench.pass(PAUSE);
+        assert_eq!(bench.step(), Some(SessionStatus::Revoked));
+        bench.answer(WriteOutcome::Done(Revision(9)));
+        assert_eq!(bench.step(), None, "its holder gives up, or falls silent");
+        bench.pass(TTL);
         assert_eq!(bench.step(), Some(SessionStatus::Evicted));
     }
 

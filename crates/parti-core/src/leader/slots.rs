@@ -52,6 +52,8 @@ pub enum Reason {
     NoWorker,
     /// Every worker is full.
     OverCap,
+    /// An operator wants nobody to serve it.
+    Paused,
 }
 
 impl Reason {
@@ -63,6 +65,7 @@ impl Reason {
             Self::AwaitsOwner(_) => "the group restarts: waiting for its owner",
             Self::NoWorker => "no worker can take it",
             Self::OverCap => "over cap",
+            Self::Paused => "paused by an operator",
         }
     }
 }
@@ -127,7 +130,7 @@ impl Slot {
 pub struct Party<'a> {
     /// Which life of it is present; none when its session is over.
     pub life: Option<Incarnation>,
-    /// It asked to be relieved.
+    /// It asked to be relieved, or an operator asked for it.
     pub leaving: bool,
     /// It says that something is wrong with it.
     pub degraded: bool,

@@ -3,19 +3,21 @@
 //! | occasion | who may receive | what may move |
 //! |---|---|---|
 //! | fill (crash, goodbye, new partition) | planned workers | what nobody serves: directly, nobody holds it |
-//! | relieve (somebody leaves) | planned and joined workers | what the leaving serve: by handoff |
+//! | relieve (somebody leaves, or is drained) | planned and joined workers | what those serve: by handoff |
 //! | full (a window closed) | everybody | anything: by handoff |
 //! | balance | everybody | anything, once the cooldown is over, if it is worth it or somebody has nothing |
 //!
 //! A worker that is held back (degraded, or it did not get ready) keeps what it has and receives
 //! nothing; its partitions are left out of the question. Only what nobody serves goes to such
-//! workers too, when there is no other.
+//! workers too, when there is no other. Who is drained gets nothing at all, and what is paused is
+//! nobody's. A pin beats the strategy.
 
 use super::crew::{Desk, Standing};
 use super::planner::{Decision, Phase, Planner};
 use super::slots::{Move, Reason, Seat, Slot};
 use super::windows;
 use crate::partition::Partition;
+use crate::record::EventKind;
 use crate::strategy::Input;
 use crate::time::Time;
 use crate::worker::Cause;
@@ -37,7 +39,7 @@ struct Targets {
 }
 
 /// What every worker has to serve and prepare.
-struct Loads {
+pub(super) struct Loads {
     count: Vec<u32>,
     weight: Vec<u64>,
     cap: u32,
@@ -89,7 +91,8 @@ impl Planner {
 
     /// Asks and applies; false when there was nobody to ask for.
     fn plan(&mut self, now: Time, list: &[Partition], scope: Scope, emergency: bool) -> bool {
-        let is_open = |slot: &Slot| matches!(slot, Slot::Unassigned(_));
+        let is_open =
+            |slot: &Slot| matches!(slot, Slot::Unassigned(reason) if *reason != Reason::Paused);
         if scope == Scope::Fill && !self.slots.iter().any(is_open) {
             return true;
         }
@@ -133,7 +136,11 @@ impl Planner {
     /// Who may receive partitions on this occasion, in the order of ids.
     fn eligible(&self, scope: Scope) -> Vec<Seat> {
         let pick = |wanted: &dyn Fn(&Desk) -> bool| -> Vec<Seat> {
-            let fits = |seat: &Seat| self.crew[*seat].is_staying() && wanted(&self.crew[*seat]);
+            let fits = |seat: &Seat| {
+                let desk = &self.crew[*seat];
+                let drained = desk.is_drained() && !crate::planted!(DrainedStillReceives);
+                desk.is_staying() && !drained && wanted(desk)
+            };
             self.crew.by_id().filter(fits).collect()
         };
         let free = |desk: &Desk| !desk.is_held_back();
@@ -164,10 +171,15 @@ impl Planner {
         let mut asked: Vec<usize> = Vec::with_capacity(list.len());
         let mut previous: Vec<Option<u32>> = Vec::with_capacity(list.len());
         for (i, slot) in self.slots.iter().enumerate() {
+            if *slot == Slot::Unassigned(Reason::Paused) {
+                continue;
+            }
             let owner = slot.counts_for();
             let known = owner.and_then(|seat| index[seat]);
             let stays_out = owner.is_some_and(|seat| {
-                index[seat].is_none() && (scope == Scope::Fill || self.crew[seat].is_staying())
+                let desk = &self.crew[seat];
+                let stays = desk.is_staying() && !desk.is_drained();
+                index[seat].is_none() && (scope == Scope::Fill || stays)
             });
             if !stays_out {
                 asked.push(i);
@@ -196,7 +208,10 @@ impl Planner {
         });
         let mut owners = vec![None; list.len()];
         for (&i, owner) in asked.iter().zip(answer.owners) {
-            owners[i] = owner.and_then(|w| eligible.get(w as usize).copied());
+            let pinned = self
+                .pinned_to(&list[i].id)
+                .filter(|&seat| index[seat].is_some() && !crate::planted!(PlansIgnorePins));
+            owners[i] = pinned.or(owner.and_then(|w| eligible.get(w as usize).copied()));
         }
         Targets { eligible, owners }
     }
@@ -215,6 +230,7 @@ impl Planner {
         for (i, partition) in list.iter().enumerate() {
             let target = targets.owners[i];
             match self.slots[i] {
+                Slot::Unassigned(Reason::Paused) => {}
                 Slot::Unassigned(reason) if scope != Scope::Relieve => {
                     if crate::planted!(PlanForgetsPartition) && scope == Scope::Fill && placed > 0 {
                         continue;
@@ -238,7 +254,7 @@ impl Planner {
                 }
                 Slot::Serving { worker } => {
                     let may_move = scope == Scope::Full
-                        || (scope == Scope::Relieve && self.crew[worker].is_leaving())
+                        || (scope == Scope::Relieve && self.crew[worker].is_shedding())
                         || crate::planted!(EmergencyMovesEverything);
                     let Some(to) = target.filter(|&to| may_move && to != worker) else {
                         continue;
@@ -290,13 +306,14 @@ impl Planner {
             moves: moves as u64,
         });
         let reason = self.reason.clone();
-        self.history(format!(
-            "{reason}: {placed} partitions placed, {moves} moves begun"
-        ));
+        self.history(
+            EventKind::Plan,
+            format!("{reason}: {placed} partitions placed, {moves} moves begun"),
+        );
     }
 
     /// Starts the handoff of a partition, unless the new owner is full.
-    fn begin_move(
+    pub(super) fn begin_move(
         &mut self,
         now: Time,
         i: usize,
@@ -329,7 +346,7 @@ impl Planner {
     }
 
     /// What everybody has to serve and prepare now.
-    fn loads(&self, list: &[Partition]) -> Loads {
+    pub(super) fn loads(&self, list: &[Partition]) -> Loads {
         let mut loads = Loads {
             count: vec![0; self.crew.len()],
             weight: vec![0; self.crew.len()],

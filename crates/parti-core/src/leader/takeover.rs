@@ -14,7 +14,7 @@ use super::planner::{Dropped, Planner, Recovered};
 use super::slots::{Move, Reason, Seat, Slot};
 use crate::ids::{PartitionId, Term, Version};
 use crate::partition::Partition;
-use crate::record::Lifecycle;
+use crate::record::{EventKind, Lifecycle};
 use crate::time::Time;
 use crate::worker::Cause;
 
@@ -23,7 +23,8 @@ impl Planner {
     pub(super) fn take_over(&mut self, now: Time, list: &[Partition], recovered: Recovered) {
         let Recovered { plan, assignments } = recovered;
         let is_first = plan.is_none() && assignments.is_empty();
-        self.history(format!("{} leads under term {}", self.me, self.term));
+        let line = format!("{} leads under term {}", self.me, self.term);
+        self.history(EventKind::Plan, line);
         // Only a plan that told somebody something counts: a group whose first leader died in the
         // cold start has none, and none of its partitions was added later.
         self.planned_once = plan.as_ref().is_some_and(|plan| plan.version > Version(0))

@@ -7,8 +7,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::{
-    AssignmentRecord, EventRecord, GroupRecord, LeaderRecord, PartitionRecord, PlanRecord, Record,
-    Request, RequestRecord, TopicRecord, WorkerRecord,
+    AssignmentRecord, Drained, EventRecord, GroupRecord, LeaderRecord, OverridesRecord,
+    PartitionRecord, PlanRecord, Record, Request, RequestRecord, TopicRecord, WorkerRecord,
 };
 use crate::codec;
 use crate::ids::{Offset, PartitionId, WorkerId};
@@ -47,6 +47,7 @@ impl Record {
             Record::Worker(record) => write(record.as_ref()),
             Record::Assignment(record) => write(record.as_ref()),
             Record::Partition(record) => write(record.as_ref()),
+            Record::Overrides(record) => write(record.as_ref()),
             Record::Request(record) => write(record.as_ref()),
             Record::Event(record) => write(record.as_ref()),
             Record::Topic(record) => write(record.as_ref()),
@@ -66,6 +67,7 @@ impl Record {
             Key::Worker(_) => read(bytes).map(Record::Worker),
             Key::Assignment(_) => read(bytes).map(Record::Assignment),
             Key::Partition(_) => read(bytes).map(Record::Partition),
+            Key::Overrides => read(bytes).map(Record::Overrides),
             Key::Request(_) => read(bytes).map(Record::Request),
             Key::Event(_) => read(bytes).map(Record::Event),
             Key::Topic(_) => read(bytes).map(Record::Topic),
@@ -167,6 +169,7 @@ impl Body for WorkerRecord {
             ("released", self.released.0),
             ("applied", self.applied.0),
             ("ready.version", self.ready.version.0),
+            ("heeds", self.heeds.0),
         ])?;
         if self.state > 8 {
             return Err(format!("state is {}, not 0 to 8", self.state));
@@ -228,10 +231,42 @@ impl Body for PartitionRecord {
     }
 }
 
+impl Body for OverridesRecord {
+    fn check(&self) -> Result<(), String> {
+        below_limit(&[("term", self.term.0)])?;
+        for Drained {
+            worker: id,
+            incarnation,
+        } in &self.drained
+        {
+            below_limit(&[("drained.incarnation", incarnation.0)])?;
+            worker(id)?;
+        }
+        for pinned in &self.pinned {
+            below_limit(&[(
+                "pinned.incarnation",
+                pinned.incarnation.unwrap_or_default().0,
+            )])?;
+            worker(&pinned.worker)?;
+        }
+        let pinned = self.pinned.iter().map(|pinned| &pinned.partition);
+        partitions(self.paused.iter().chain(pinned))?;
+        let sorted = self.paused.is_sorted_by(|a, b| a < b)
+            && self.pinned.is_sorted_by(|a, b| a.partition < b.partition);
+        if sorted {
+            Ok(())
+        } else {
+            Err("paused and pinned must be sorted, each partition once".into())
+        }
+    }
+}
+
 impl Body for RequestRecord {
     fn check(&self) -> Result<(), String> {
         match &self.request {
-            Request::Drain { worker: id } => worker(id),
+            Request::Drain { worker: id }
+            | Request::Undrain { worker: id }
+            | Request::Evict { worker: id, .. } => worker(id),
             Request::Move {
                 partition,
                 worker: id,

@@ -104,6 +104,7 @@ fn examples() -> Vec<(Key, Record, &'static str)> {
                 load: 12,
                 degraded: Some("source not available".into()),
                 partitions: 0xfeed,
+                heeds: Revision(0),
                 renewed_at: 1_700_000_000_000,
                 nonce: Nonce(3),
             })),
@@ -124,6 +125,7 @@ fn examples() -> Vec<(Key, Record, &'static str)> {
                 load: 0,
                 degraded: None,
                 partitions: 0,
+                heeds: Revision(0),
                 renewed_at: 0,
                 nonce: Nonce(4),
             })),
@@ -173,6 +175,31 @@ fn examples() -> Vec<(Key, Record, &'static str)> {
             r#"{"v":1,"epoch":1,"owner":null,"incarnation":null,"start":100,"offset":null,"next_offset":100,"begun":null,"nonce":"0000000000000007","claimed_at":0,"updated_at":0}"#,
         ),
         (
+            Key::Overrides,
+            Record::Overrides(Arc::new(OverridesRecord {
+                term: Term(3),
+                drained: vec![Drained {
+                    worker: worker_id("worker-1"),
+                    incarnation: Incarnation(17),
+                }],
+                paused: vec![partition_id("7")],
+                pinned: vec![
+                    Pinned {
+                        partition: partition_id("8"),
+                        worker: worker_id("worker-2"),
+                        incarnation: None,
+                    },
+                    Pinned {
+                        partition: partition_id("9"),
+                        worker: worker_id("worker-2"),
+                        incarnation: Some(Incarnation(20)),
+                    },
+                ],
+                nonce: Nonce(8),
+            })),
+            r#"{"v":1,"term":3,"drained":[{"worker":"worker-1","incarnation":17}],"paused":["7"],"pinned":[{"partition":"8","worker":"worker-2"},{"partition":"9","worker":"worker-2","incarnation":20}],"nonce":"0000000000000008"}"#,
+        ),
+        (
             Key::Request("r1".into()),
             Record::Request(Arc::new(RequestRecord {
                 request: Request::Move {
@@ -202,12 +229,29 @@ fn examples() -> Vec<(Key, Record, &'static str)> {
             r#"{"v":1,"request":{"kind":"rebalance"},"by":"ana","why":"","at":5,"outcome":{"state":"open"},"nonce":"0000000000000008"}"#,
         ),
         (
+            Key::Request("r3".into()),
+            Record::Request(Arc::new(RequestRecord {
+                request: Request::Evict {
+                    worker: worker_id("worker-2"),
+                    incarnation: Incarnation(6),
+                    stay_away: true,
+                },
+                by: "ana".into(),
+                why: "it hangs".into(),
+                at: 5,
+                outcome: Outcome::Accepted,
+                nonce: Nonce(8),
+            })),
+            r#"{"v":1,"request":{"kind":"evict","worker":"worker-2","incarnation":6,"stay_away":true},"by":"ana","why":"it hangs","at":5,"outcome":{"state":"accepted"},"nonce":"0000000000000008"}"#,
+        ),
+        (
             Key::Event(12),
             Record::Event(Arc::new(EventRecord {
                 at: 5,
                 worker: worker_id("worker-1"),
                 kind: EventKind::Crash,
                 text: "worker-0 fell silent".into(),
+                moves: None,
                 nonce: Nonce(9),
             })),
             r#"{"v":1,"at":5,"worker":"worker-1","kind":"crash","text":"worker-0 fell silent","nonce":"0000000000000009"}"#,

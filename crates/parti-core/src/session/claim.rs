@@ -348,6 +348,7 @@ impl Claim {
             load: 0,
             degraded: None,
             partitions: 0,
+            heeds: Revision(0),
             // A claim of open fate is repeated to the letter; the first renewal follows at once.
             renewed_at: 0,
             nonce,

@@ -10,6 +10,11 @@
 //!                                                         Lost ──▶ claim anew
 //! ```
 //!
+//! An operator ends a session by revoking it. Its record is then another than the holder expects, so
+//! the next renewal conflicts. From that moment the holder dispatches nothing; by one more write it
+//! marks the session as over, and only then may others take what it had. A holder that does not
+//! answer is silent, and ends like any silent one: nobody is ever seized while it may dispatch.
+//!
 //! The lease counts from *before* the last successful renewal was sent, and ends a margin before
 //! the TTL: by the time anybody may end the session, its holder has long stopped dispatching.
 
@@ -51,6 +56,8 @@ pub enum Outcome {
     Missed,
     /// Somebody ended the session. Everything it held must stop at once.
     Lost,
+    /// As lost, and an operator wants this worker not to come back.
+    Dismissed,
     /// The goodbye is written (or the session is over anyway).
     Gone,
     /// There is no id to be had.
@@ -80,6 +87,8 @@ struct Live {
     lease_from: Option<Time>,
     next_beat: Time,
     pace: Pace,
+    /// An operator had it revoked: what follows once it is given up.
+    after_giving_up: Option<Outcome>,
 }
 
 /// The session machine.
@@ -233,13 +242,14 @@ impl Session {
                         lease_from: sent,
                         next_beat: out.now(),
                         pace: Pace::new(&self.retry, self.heartbeat),
+                        after_giving_up: None,
                     });
                     Outcome::Claimed
                 }
             },
             Phase::Live(live) => {
                 let outcome = live.answered(sent, reply, self.heartbeat, lease, out);
-                if matches!(outcome, Outcome::Lost | Outcome::Gone) {
+                if matches!(outcome, Outcome::Lost | Outcome::Dismissed | Outcome::Gone) {
                     self.phase = Phase::Idle;
                 }
                 outcome
@@ -251,9 +261,14 @@ impl Session {
 
 impl Live {
     fn renew(&mut self, body: WorkerRecord, heartbeat: Duration, out: &mut Outbox) {
+        let status = match self.after_giving_up {
+            Some(_) => SessionStatus::Evicted,
+            None => body.status,
+        };
         let record = WorkerRecord {
             incarnation: Some(self.incarnation),
             beat: self.beat + 1,
+            status,
             renewed_at: out.wall_ms(),
             nonce: out.nonce(),
             ..body
@@ -293,6 +308,7 @@ impl Live {
             self.pace.succeeded();
         }
         match outcome {
+            Some(WriteOutcome::Done(_)) if said.status == SessionStatus::Evicted => self.given_up(),
             Some(WriteOutcome::Done(revision)) => {
                 self.revision = revision;
                 self.beat = said.beat;
@@ -325,6 +341,18 @@ impl Live {
                         self.next_beat = out.now();
                         Outcome::Nothing
                     }
+                    revoked @ (SessionStatus::Revoked | SessionStatus::Dismissed) => {
+                        self.revision = found.revision;
+                        self.lease_from = None;
+                        self.next_beat = out.now();
+                        let stays_away = revoked == SessionStatus::Dismissed;
+                        self.after_giving_up = Some(if stays_away {
+                            Outcome::Dismissed
+                        } else {
+                            Outcome::Lost
+                        });
+                        Outcome::Nothing
+                    }
                     SessionStatus::Goodbye => Outcome::Gone,
                     SessionStatus::Evicted | SessionStatus::Free => {
                         if planted!(IgnoreEviction) {
@@ -332,7 +360,7 @@ impl Live {
                             self.next_beat = out.now();
                             return Outcome::Nothing;
                         }
-                        Outcome::Lost
+                        self.given_up()
                     }
                 }
             }
@@ -349,6 +377,13 @@ impl Live {
     }
 }
 
+impl Live {
+    /// The session is over: what this worker is to do.
+    fn given_up(&self) -> Outcome {
+        self.after_giving_up.clone().unwrap_or(Outcome::Lost)
+    }
+}
+
 /// Whether two bodies tell the same, apart from what can wait for the next heartbeat.
 fn same_news(a: &WorkerRecord, b: &WorkerRecord) -> bool {
     a.status == b.status
@@ -359,4 +394,5 @@ fn same_news(a: &WorkerRecord, b: &WorkerRecord) -> bool {
         && a.blocked_by == b.blocked_by
         && a.degraded == b.degraded
         && a.partitions == b.partitions
+        && a.heeds == b.heeds
 }

@@ -105,6 +105,7 @@ fn record(status: SessionStatus, nonce: u64) -> WorkerRecord {
         load: 0,
         degraded: None,
         partitions: 0,
+        heeds: Revision(0),
         renewed_at: 0,
         nonce: Nonce(nonce),
     }
@@ -314,5 +315,42 @@ fn a_store_in_trouble_is_asked_again_after_a_wait_even_if_there_are_news() {
         bench.out.set_now(again);
         bench.step();
         bench.write();
+    }
+}
+
+#[test]
+fn a_revoked_session_stops_at_once_and_is_given_up_by_its_holder() {
+    for (revoked, after) in [
+        (SessionStatus::Revoked, Outcome::Lost),
+        (SessionStatus::Dismissed, Outcome::Dismissed),
+    ] {
+        let mut bench = Bench::claimed();
+        bench.step();
+        let (id, _) = bench.write();
+        assert!(bench.session.lease_until() > bench.now);
+        let found = WorkerRecord {
+            incarnation: Some(Incarnation(5)),
+            ..record(revoked, 8)
+        };
+        let found = WriteOutcome::Conflict(Some(stored(0, 7, found)));
+        assert_eq!(bench.answer_write(id, found), Outcome::Nothing);
+        assert_eq!(bench.session.lease_until(), Time::ZERO, "nothing starts");
+        // Whatever becomes of the mark: it is written until it is there.
+        bench.step();
+        let (id, mark) = bench.write();
+        assert_eq!(mark.expect, Expect::At(Revision(7)));
+        let Some(Record::Worker(over)) = &mark.value else {
+            panic!("a session")
+        };
+        assert_eq!(over.status, SessionStatus::Evicted);
+        let open = WriteOutcome::Failed(StoreError::Unknown);
+        assert_eq!(bench.answer_write(id, open), Outcome::Missed);
+        bench.wait(1);
+        bench.step();
+        let (id, again) = bench.write();
+        assert_eq!(again.expect, mark.expect);
+        let landed = WriteOutcome::Conflict(Some(stored(0, 8, (**over).clone())));
+        assert_eq!(bench.answer_write(id, landed), after);
+        assert!(bench.session.is_idle());
     }
 }

@@ -5,6 +5,10 @@
 //! goes, after a grace, to the next in rank, who gives it back when the target owner asks for it
 //! (by reporting that it is blocked). Nobody stands in beyond its capacity.
 //!
+//! Everybody goes by the same overrides, too: who is drained counts as none, what is paused is left
+//! out, a pin beats the strategy. Operators write them by themselves, by compare-and-set: two who
+//! both carried out requests could each go by an old view of them.
+//!
 //! ```text
 //! sessions ──▶ members ──▶ strategy ──▶ target ──┬─ mine ───────────────────────▶ serve
 //!                                                │                                  ▲
@@ -19,12 +23,12 @@ use std::time::Duration;
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use crate::config::Config;
-use crate::ids::{PartitionId, WorkerId};
-use crate::io::{StoreOp, StoreReply};
+use crate::ids::{Incarnation, PartitionId, Revision, WorkerId};
+use crate::io::{StoreOp, StoreReply, WatchEvent};
 use crate::key::{Key, Prefix};
 use crate::leader::{Reaper, Sessions};
 use crate::partition::Partition;
-use crate::record::{Record, SessionStatus};
+use crate::record::{OverridesRecord, Record, SessionStatus};
 use crate::session::silence::Silence;
 use crate::strategy::{Input, Strategy};
 use crate::time::Time;
@@ -65,6 +69,11 @@ pub struct Leaderless {
     waits_for_room: bool,
     /// How many partitions fit nowhere, when that was last told.
     over_cap: u64,
+    /// The overrides as the watch has them, once it has told.
+    known: Option<(Revision, Arc<OverridesRecord>)>,
+    /// The overrides that the target goes by.
+    overrides: Arc<OverridesRecord>,
+    heeding: Revision,
 }
 
 impl Leaderless {
@@ -91,7 +100,50 @@ impl Leaderless {
             serve: Vec::new(),
             waits_for_room: false,
             over_cap: 0,
+            known: None,
+            overrides: Arc::default(),
+            heeding: Revision(0),
         }
+    }
+
+    /// News of the overrides.
+    pub fn overrides_watched(&mut self, event: &WatchEvent, out: &mut Outbox) {
+        let stored = match event {
+            WatchEvent::Snapshot(records) => records.first(),
+            WatchEvent::Changed(stored) => Some(stored),
+            // Nobody deletes it.
+            WatchEvent::Removed(..) => return,
+        };
+        let known = self.known.as_ref().map(|(revision, _)| *revision);
+        let found = match stored.map(|stored| (stored.revision, &stored.record)) {
+            None => (Revision(0), Arc::default()),
+            Some((revision, Record::Overrides(record))) => (revision, record.clone()),
+            // Left alone, and as if there were none: it may be of a newer program.
+            Some((revision, other)) => {
+                let why = match other {
+                    Record::Unreadable(why) => why.to_string(),
+                    _ => "it is a record of another kind".into(),
+                };
+                let key = Key::Overrides.to_string();
+                out.trouble(Trouble::Unreadable { key, why });
+                (revision, Arc::default())
+            }
+        };
+        if known.is_none_or(|known| found.0 > known) {
+            self.known = Some(found);
+            self.changed = true;
+        }
+    }
+
+    /// The revision of the overrides that the present choice goes by.
+    pub fn heeding(&self) -> Revision {
+        self.heeding
+    }
+
+    /// Whether an operator wants this life to serve nothing.
+    pub fn drains(&self, me: &WorkerId, life: Incarnation) -> bool {
+        let known = self.known.as_ref();
+        known.is_some_and(|(_, overrides)| overrides.drains(me, life))
     }
 
     /// Membership or the partition list may have changed.
@@ -129,9 +181,9 @@ impl Leaderless {
         holdings: &Holdings,
         out: &mut Outbox,
     ) -> Option<Vec<PartitionId>> {
-        if !sessions.synced {
+        let (Some((revision, overrides)), true) = (self.known.clone(), sessions.synced) else {
             return None;
-        }
+        };
         let now = out.now();
         self.reaper
             .step(me, sessions, silence, self.ttl, self.id_ttl, |_| false, out);
@@ -155,31 +207,70 @@ impl Leaderless {
         }
         self.members = sessions
             .iter()
-            .filter(|(id, _, record)| {
-                *id != me && record.status == SessionStatus::Live && record.degraded.is_none()
+            .filter(|(id, revision, record)| {
+                *id != me
+                    && record.status == SessionStatus::Live
+                    && record.degraded.is_none()
+                    && !overrides.drains(id, record.incarnation_at(*revision))
             })
             .map(|(id, ..)| id.clone())
             .chain(fit.then(|| me.clone()))
             .collect();
         self.members.sort();
-        let input = Input {
-            workers: &self.members,
-            partitions,
-            previous: &[],
-            capacity: self.capacity,
-        };
-        self.target = self.strategy.assign(input).owners;
-        self.tell_over_cap(out);
+        self.heeding = revision;
+        self.overrides = overrides;
+        self.aim(partitions, sessions, out);
         self.give_back(me, partitions, sessions);
         self.choose(me, fit, partitions, holdings, now)
     }
 
+    /// Asks the strategy, and puts what operators decided above its answer.
+    fn aim(&mut self, partitions: &[Partition], sessions: &Sessions, out: &mut Outbox) {
+        let overrides = self.overrides.clone();
+        let asked: Vec<Partition>;
+        let active = if overrides.paused.is_empty() {
+            partitions
+        } else {
+            let goes_on = |partition: &&Partition| !overrides.pauses(&partition.id);
+            asked = partitions.iter().filter(goes_on).cloned().collect();
+            &asked
+        };
+        let input = Input {
+            workers: &self.members,
+            partitions: active,
+            previous: &[],
+            capacity: self.capacity,
+        };
+        let owners = self.strategy.assign(input).owners;
+        self.tell_over_cap(&owners, out);
+        let pinned = |partition: &Partition| {
+            let pin = overrides.pin_of(&partition.id)?;
+            let (revision, record) = sessions.get(&pin.worker)?;
+            let life = record.incarnation_at(revision);
+            let place = self.members.binary_search(&pin.worker).ok()?;
+            let holds = pin.incarnation.is_none_or(|pinned| pinned == life);
+            u32::try_from(place).ok().filter(|_| holds)
+        };
+        let mut owners = owners.into_iter();
+        self.target = partitions
+            .iter()
+            .map(|partition| {
+                if overrides.pauses(&partition.id) {
+                    return None;
+                }
+                let owner = owners.next().flatten();
+                pinned(partition).or(owner)
+            })
+            .collect();
+        self.stand_in.retain(|id| !overrides.pauses(id));
+    }
+
     /// Says once per change how many partitions fit nowhere.
-    fn tell_over_cap(&mut self, out: &mut Outbox) {
+    fn tell_over_cap(&mut self, owners: &[Option<u32>], out: &mut Outbox) {
         let (Some(cap), false) = (self.capacity, self.members.is_empty()) else {
             return;
         };
-        let partitions = self.target.iter().filter(|owner| owner.is_none()).count() as u64;
+        let partitions = owners.iter().filter(|owner| owner.is_none()).count() as u64;
         if std::mem::replace(&mut self.over_cap, partitions) != partitions && partitions > 0 {
             out.trouble(Trouble::OverCap { partitions, cap });
         }
@@ -298,6 +389,10 @@ impl Leaderless {
                 if !holdings.holds(id) && self.stand_in.remove(id) {
                     self.changed = true;
                 }
+                continue;
+            }
+            if self.overrides.pauses(id) {
+                self.free_since.remove(id);
                 continue;
             }
             let since = *self.free_since.entry(id.clone()).or_insert(now);

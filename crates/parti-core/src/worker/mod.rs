@@ -3,6 +3,7 @@
 //! `handle(now, event)` in, [`Action`]s out, [`Worker::next_deadline`] says when to come back with
 //! [`Event::Tick`].
 
+pub mod chronicle;
 pub mod holding;
 mod identity;
 mod leaderless;
@@ -265,11 +266,13 @@ pub enum Cause {
     Balance,
     /// Another worker leads.
     NewLeader,
+    /// An operator asked for it.
+    Operator,
 }
 
 impl Cause {
     /// All of them.
-    pub const ALL: [Cause; 7] = [
+    pub const ALL: [Cause; 8] = [
         Cause::ColdStart,
         Cause::Join,
         Cause::Leave,
@@ -277,6 +280,7 @@ impl Cause {
         Cause::Partitions,
         Cause::Balance,
         Cause::NewLeader,
+        Cause::Operator,
     ];
 
     /// In one word.
@@ -289,6 +293,7 @@ impl Cause {
             Cause::Partitions => "partitions",
             Cause::Balance => "balance",
             Cause::NewLeader => "new_leader",
+            Cause::Operator => "operator",
         }
     }
 }
@@ -398,6 +403,11 @@ pub enum Fatal {
     /// The group runs with other settings.
     #[error("refused by the group: {0}")]
     Disagreement(String),
+    /// An operator ended its session, and wants it to stay away.
+    #[error(
+        "evicted by an operator, who wants this process to end; start it again when it is mended"
+    )]
+    Dismissed,
     /// A step of the start failed too often.
     #[error(
         "gave up {step} after {attempts} attempts: the store did not answer; check that it runs and can be reached"

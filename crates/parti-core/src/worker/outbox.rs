@@ -1,12 +1,13 @@
 //! The outbox: where the parts of a worker put their requests, and how they find their replies.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::ids::{Nonce, PartitionId, Revision, WorkerId};
 use crate::io::{Expect, RequestId, StoreOp, StoreReply, StoreRequest, Write, WriteOutcome};
 use crate::key::Key;
-use crate::record::Record;
+use crate::record::{EventKind, Moves, Record};
 use crate::rng::Rng;
 use crate::time::Time;
 use crate::worker::{Action, Report, Trouble};
@@ -24,6 +25,16 @@ pub enum Purpose {
     RecoverAssignments,
     /// The leader's look at what its predecessor left: the plan.
     RecoverPlan,
+    /// The leader's look at what its predecessor left: the overrides.
+    ReadOverrides,
+    /// The leader's overrides.
+    WriteOverrides,
+    /// What became of operators' requests, one per write.
+    AnswerRequests(Vec<Arc<str>>),
+    /// A look at the history.
+    ReadEvents,
+    /// The history goes on, one key per write.
+    WriteEvents(Vec<Key>),
     /// The leader's publications, one per write.
     Publish(Vec<Key>),
     /// Ending silent sessions, one per write.
@@ -36,6 +47,22 @@ pub enum Purpose {
     Partitions(Vec<PartitionId>),
     /// Leaderless: looking for free partitions.
     LookAround,
+}
+
+/// How much is remembered for the history until somebody writes it down.
+const TOLD: usize = 256;
+
+/// Something for the group's history.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Told {
+    /// When, in milliseconds of wall-clock time.
+    pub at: u64,
+    /// What kind of thing.
+    pub kind: EventKind,
+    /// What.
+    pub text: String,
+    /// How it went, if partitions moved.
+    pub moves: Option<Moves>,
 }
 
 #[derive(Clone, Debug)]
@@ -95,6 +122,7 @@ pub struct Outbox {
     highest: Highest,
     went_back: bool,
     actions: Vec<Action>,
+    told: Vec<Told>,
 }
 
 impl Outbox {
@@ -109,6 +137,7 @@ impl Outbox {
             highest: Highest::default(),
             went_back: false,
             actions: Vec::new(),
+            told: Vec::new(),
         }
     }
 
@@ -149,11 +178,52 @@ impl Outbox {
 
     /// Adds a report.
     pub fn report(&mut self, report: Report) {
+        if let Report::Fenced { partition, epoch } = &report {
+            let text = format!("partition {partition} was lost under epoch {epoch}");
+            self.remember(EventKind::Fencing, text, None);
+        }
         self.actions.push(Action::Report(report));
     }
 
-    /// Adds a report of trouble.
+    /// Adds a line to the group's history, and reports it.
+    pub fn tell(&mut self, kind: EventKind, text: String) {
+        self.remember(kind, text.clone(), None);
+        self.report(Report::History(text));
+    }
+
+    /// Tells of moves that have ended.
+    pub fn tell_moves(&mut self, text: String, moves: Moves) {
+        self.remember(EventKind::Handoff, text.clone(), Some(moves));
+        self.report(Report::History(text));
+    }
+
+    fn remember(&mut self, kind: EventKind, text: String, moves: Option<Moves>) {
+        // Without a session nobody writes it down.
+        if self.told.len() < TOLD {
+            self.told.push(Told {
+                at: self.wall_ms(),
+                kind,
+                text,
+                moves,
+            });
+        }
+    }
+
+    /// What was told since the last time.
+    pub fn take_told(&mut self) -> Vec<Told> {
+        std::mem::take(&mut self.told)
+    }
+
+    /// Adds a report of trouble. What a person has to look after goes into the history, too; what
+    /// passes by itself, and may come again and again, does not.
     pub fn trouble(&mut self, trouble: Trouble) {
+        let passes = matches!(
+            trouble,
+            Trouble::Source(_) | Trouble::Store(_) | Trouble::Listing(_)
+        );
+        if !passes {
+            self.remember(EventKind::Trouble, trouble.to_string(), None);
+        }
         self.report(Report::Trouble(trouble));
     }
 

@@ -2,14 +2,18 @@
 
 use std::collections::BTreeMap;
 
-use parti::inspect::Group;
+use parti::inspect::{Group, Happening};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
-use crate::history::Line;
+use crate::history::{NEWEST, newest};
 
 /// What changed; `None` if nothing did.
-pub fn between(before: &Group, now: &Group, events: Vec<Line>) -> Option<Value> {
+pub fn between(before: &Group, now: &Group) -> Option<Value> {
+    let known = before.history.last().map(|one| one.number);
+    let new = |one: &&Happening| known.is_none_or(|known| one.number > known);
+    let new: Vec<Happening> = now.history.iter().filter(new).cloned().collect();
+    let events = newest(&new, NEWEST);
     let (workers, workers_gone) = listed(&before.workers, &now.workers, |worker| &worker.id);
     let (partitions, gone) = listed(&before.partitions, &now.partitions, |one| &one.id);
     let (head, head_before) = (head(now), head(before));
@@ -47,6 +51,7 @@ fn head(group: &Group) -> Value {
         workers: Vec::new(),
         handoffs: Vec::new(),
         partitions: Vec::new(),
+        history: Vec::new(),
         unreadable: Vec::new(),
     };
     let mut head = match serde_json::to_value(bare) {

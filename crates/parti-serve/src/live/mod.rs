@@ -2,9 +2,9 @@
 //! looked at, however many look.
 //!
 //! ```text
-//!   follow ────────┐                      ┌─▶ latest: the whole, for who comes or was too slow
-//!   history watch ─┼─▶ Watcher ── change ─┤
-//!   bounds, 1/s ───┘                      └─▶ changes: to all readers ──▶ SSE, SSE, …
+//!   follow ──────┐                      ┌─▶ latest: the whole, for who comes or was too slow
+//!   bounds, 1/s ─┴─▶ Watcher ── change ─┤
+//!                                       └─▶ changes: to all readers ──▶ SSE, SSE, …
 //! ```
 //!
 //! A reader that falls behind loses changes, never holds up others, and goes on with the whole.
@@ -17,8 +17,6 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::StreamExt;
-use parti::core::io::Scope;
-use parti::core::key::Prefix;
 use parti::inspect::{self, Group, Sight};
 use parti::store::GroupStore;
 use serde_json::{Value, json};
@@ -26,7 +24,7 @@ use tokio::sync::{broadcast, watch};
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
 use tokio_util::task::AbortOnDropHandle;
 
-use crate::history::{Line, Watched};
+use crate::history::{NEWEST, newest};
 use crate::places::Places;
 use crate::sse::{self, Frames};
 
@@ -53,7 +51,6 @@ enum Seen {
 struct Whole {
     number: u64,
     group: Group,
-    history: Vec<Line>,
     frame: OnceLock<Bytes>,
 }
 
@@ -62,7 +59,7 @@ impl Whole {
     fn frame(&self) -> Bytes {
         let make = || {
             let mut value = serde_json::to_value(&self.group).unwrap_or(Value::Null);
-            value["events"] = json!(self.history);
+            value["events"] = json!(newest(&self.group.history, NEWEST));
             sse::frame("group", &value)
         };
         self.frame.get_or_init(make).clone()
@@ -117,8 +114,6 @@ impl Live {
             places: places.clone(),
             records: records.clone(),
             seen: None,
-            history: Watched::default(),
-            fresh: Vec::new(),
             number: 0,
             tell,
             changes: changes.clone(),
@@ -138,9 +133,6 @@ struct Watcher {
     places: Arc<Places>,
     records: GroupStore,
     seen: Option<Group>,
-    history: Watched,
-    /// Lines that nobody was told yet.
-    fresh: Vec<Line>,
     number: u64,
     tell: watch::Sender<Seen>,
     changes: broadcast::Sender<Changed>,
@@ -149,7 +141,6 @@ struct Watcher {
 impl Watcher {
     async fn run(mut self) {
         let mut sights = inspect::follow(&self.records);
-        let mut events = self.records.watch(&Scope::Prefix(Prefix::Events));
         let mut locating = interval(LOCATE);
         locating.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut newer: Option<Group> = None;
@@ -169,13 +160,6 @@ impl Watcher {
                         continue;
                     }
                 },
-                Some(change) = events.next() => {
-                    let fresh = self.history.take(change);
-                    if fresh.is_empty() {
-                        continue;
-                    }
-                    self.fresh.extend(fresh);
-                }
                 _ = locating.tick() => {}
                 () = async { sleep_until(due.unwrap_or_else(Instant::now)).await }, if due.is_some() => {
                     let Some(mut group) = newer.take().or_else(|| self.seen.clone()) else {
@@ -195,11 +179,8 @@ impl Watcher {
 
     fn show(&mut self, group: Group) {
         let change = match &self.seen {
-            Some(before) => change::between(before, &group, std::mem::take(&mut self.fresh)),
-            None => {
-                self.fresh.clear();
-                Some(Value::Null)
-            }
+            Some(before) => change::between(before, &group),
+            None => Some(Value::Null),
         };
         let Some(change) = change else {
             return;
@@ -208,7 +189,6 @@ impl Watcher {
         let whole = Whole {
             number: self.number,
             group: group.clone(),
-            history: self.history.newest(),
             frame: OnceLock::new(),
         };
         self.seen = Some(group);
@@ -294,12 +274,12 @@ mod tests {
             workers: Vec::new(),
             handoffs: Vec::new(),
             partitions: Vec::new(),
+            history: Vec::new(),
             unreadable: Vec::new(),
         };
         Seen::Group(Arc::new(Whole {
             number,
             group,
-            history: Vec::new(),
             frame: OnceLock::new(),
         }))
     }

@@ -86,9 +86,56 @@ async fn checkpoints_move_and_plans_tell() {
     );
     let nobody = json!({"remove": ["worker-77"]});
     assert_eq!(scene.post("/v1/groups/g/plan", &nobody).await.status, 400);
-    scene.get("/v1/groups/g/events?limit=5").await.ok(200);
+    let events = scene.get("/v1/groups/g/events?limit=1000").await.ok(200);
+    let events = events["events"].as_array().expect("a list").clone();
+    assert!(events.is_sorted_by_key(|event| event["n"].as_u64()));
+    let tells = |event: &Value| {
+        event["text"]
+            .as_str()
+            .is_some_and(|text| text.contains("a test"))
+    };
+    assert!(events.iter().any(tells), "{events:?}");
     assert_eq!(scene.get("/v1/groups/none/events").await.status, 404);
     scene.post("/v1/groups/g/refresh", &json!({})).await.ok(200);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn requests_are_done_when_they_are_answered() {
+    let scene = Scene::new().await;
+    scene.make_group(4).await;
+    let path = "/v1/groups/g/requests";
+    let drain = json!({"request": {"kind": "drain", "worker": "worker-0"}, "why": "a test"});
+    assert_eq!(
+        scene.post(path, &drain).await.code(),
+        "conflict",
+        "there is nobody"
+    );
+    let first = scene.consumer(Manner::Polite).await;
+    first.holds(|held| held.len() == 4).await;
+    let second = scene.consumer(Manner::Polite).await;
+    second.holds(|held| held.len() == 2).await;
+    let drained = scene.post(path, &drain).await.ok(200);
+    assert_eq!(drained["outcome"], "done");
+    let (there, _) = if first.worker == "worker-0" {
+        (&second, &first)
+    } else {
+        (&first, &second)
+    };
+    there.holds(|held| held.len() == 4).await;
+    let pause = json!({"request": {"kind": "pause", "partition": "2"}});
+    scene.post(path, &pause).await.ok(200);
+    there.holds(|held| held.len() == 3).await;
+    assert_eq!(scene.partition("2").await["paused"], true);
+    for wrong in [
+        json!({"kind": "explode"}),
+        json!("rebalance"),
+        json!({"kind": "move"}),
+    ] {
+        let wrong = json!({ "request": wrong });
+        assert_eq!(scene.post(path, &wrong).await.status, 400, "{wrong}");
+    }
+    let nobody = json!({"request": {"kind": "drain", "worker": "worker-77"}});
+    assert_eq!(scene.post(path, &nobody).await.code(), "conflict");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

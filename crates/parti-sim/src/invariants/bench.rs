@@ -10,7 +10,10 @@ use parti_core::ids::{
 use parti_core::io::{Body, HandlerResult, Job, Message, SourceKind, Stored};
 use parti_core::key::Key;
 use parti_core::partition::Partition;
-use parti_core::record::{PartitionRecord, Ready, Record, SessionStatus, WorkerRecord};
+use parti_core::record::{
+    Outcome, OverridesRecord, PartitionRecord, Ready, Record, Request, RequestRecord,
+    SessionStatus, WorkerRecord,
+};
 use parti_core::time::Time;
 use parti_core::worker::{Action, Report};
 
@@ -109,6 +112,61 @@ impl<I: Invariant> Bench<I> {
         })
     }
 
+    /// An operator asks for something.
+    pub fn ask(&mut self, id: &str, request: Request) {
+        self.revision += 1;
+        let record = Arc::new(RequestRecord {
+            request,
+            by: "somebody".into(),
+            why: String::new(),
+            at: 0,
+            outcome: Outcome::Open,
+            nonce: Nonce(self.revision),
+        });
+        let asked = self.see(Seen::Asked {
+            key: &Key::Request(id.into()),
+            revision: Revision(self.revision),
+            record: &record,
+        });
+        asked.expect("a wish breaks nothing");
+    }
+
+    /// A request gets its outcome.
+    pub fn answer(&mut self, proc: Proc, id: &str, outcome: Outcome) -> Verdict {
+        let key = Key::Request(id.into());
+        let record = match &self.facts.records[&key].record {
+            Record::Request(record) => RequestRecord {
+                outcome,
+                ..(**record).clone()
+            },
+            other => panic!("a request, not {other:?}"),
+        };
+        self.write(proc, key, Some(Record::Request(Arc::new(record))))
+    }
+
+    /// An operator of a group without a leader changes the overrides.
+    pub fn decide(&mut self, change: impl FnOnce(&mut OverridesRecord)) -> Revision {
+        self.revision += 1;
+        let mut record = self.facts.overrides().cloned().unwrap_or_default();
+        change(&mut record);
+        let revision = Revision(self.revision);
+        let decided = self.see(Seen::Decided {
+            revision,
+            record: &Arc::new(record),
+        });
+        decided.expect("a wish breaks nothing");
+        revision
+    }
+
+    /// The overrides change.
+    pub fn overrides(&mut self, proc: Proc, change: impl FnOnce(&mut OverridesRecord)) {
+        let mut record = self.facts.overrides().cloned().unwrap_or_default();
+        change(&mut record);
+        let record = Record::Overrides(Arc::new(record));
+        self.write(proc, Key::Overrides, Some(record))
+            .expect("overrides break nothing by themselves");
+    }
+
     pub fn delete(&mut self, proc: Proc, key: Key) -> Verdict {
         self.write(proc, key, None)
     }
@@ -165,6 +223,7 @@ impl<I: Invariant> Bench<I> {
             load: 0,
             degraded: None,
             partitions: 0,
+            heeds: Revision(0),
             renewed_at: 0,
             nonce: Nonce(0),
         };

@@ -6,15 +6,16 @@ use std::collections::{BTreeMap, BTreeSet};
 use parti_core::ids::WorkerId;
 use parti_core::io::Job;
 use parti_core::io::Scope;
-use parti_core::worker::Action;
+use parti_core::worker::{Action, chronicle};
 
 use super::{Invariant, Verdict};
 use crate::facts::{Facts, Proc, Seen};
 
-/// `group`, `leader` and `plan`.
-const SINGLE_KEYS: usize = 3;
-/// Watches of a worker: leader, plan, own assignment, workers, partitions, and room for growth.
-const WATCHES: usize = 8;
+/// `group`, `leader`, `plan` and `overrides`.
+const SINGLE_KEYS: usize = 4;
+/// Watches of a worker: leader, plan, own assignment, workers,
+/// requests, partitions, and room for growth.
+const WATCHES: usize = 9;
 /// Requests under way besides one per partition and worker.
 const REQUESTS: usize = 16;
 
@@ -49,7 +50,13 @@ impl Invariant for Bounded {
                 {
                     self.ids.insert(session.id.clone());
                 }
-                let allowed = SINGLE_KEYS + facts.partitions.len() + 2 * self.ids.len();
+                let requests = facts.asked as usize;
+                let allowed = SINGLE_KEYS + facts.partitions.len() + 2 * self.ids.len() + requests;
+                // Whoever writes does not know at once what others wrote.
+                let history = chronicle::KEPT as u64 + 100 * facts.procs.len() as u64;
+                if facts.events > history {
+                    return Err(format!("the history has {} lines", facts.events));
+                }
                 if facts.records.len() > allowed {
                     return Err(format!(
                         "process {proc} created {key:?}: {} keys where {allowed} are enough",

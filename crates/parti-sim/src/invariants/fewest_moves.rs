@@ -99,6 +99,10 @@ impl FewestMoves {
 
 /// Whether the group's strategy promises the fewest moves.
 fn is_promised(facts: &Facts) -> bool {
+    // What an operator puts somewhere moves there, and for balance another may move away from there.
+    if facts.placed {
+        return false;
+    }
     match facts.setup.config.strategy {
         StrategyChoice::FairShare => true,
         StrategyChoice::ConsistentHash { .. } => {
@@ -122,8 +126,12 @@ fn begun<'a>(
     after.prepare.iter().filter(move |wanted| !known(wanted))
 }
 
-/// Whether this worker is there and has not asked to be relieved.
+/// Whether this worker is there, has not asked to be relieved, and no operator ever asked it of it:
+/// a plan by a drain that was taken back meanwhile may still be on its way.
 fn stays(facts: &Facts, worker: &WorkerId) -> bool {
+    if facts.drained.contains(worker) {
+        return false;
+    }
     let session = facts.session_record(worker);
     session.is_some_and(|(session, _)| session.status == SessionStatus::Live)
 }

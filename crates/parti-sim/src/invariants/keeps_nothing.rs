@@ -18,6 +18,9 @@ use crate::seen::Proc;
 struct Lane {
     proc: Proc,
     epoch: Epoch,
+    /// The newest epoch that its process took since, with nobody in between: not every take is
+    /// served, and none is reported before it is.
+    taken: Epoch,
     /// The first offset that it may still begin.
     next: Offset,
     /// What it began last: that may be done or not.
@@ -47,6 +50,11 @@ impl Invariant for KeepsNothing {
                     "process {proc} wrote progress of partition {id}: {after:?}"
                 ));
             }
+            if let Some(lane) = self.lanes.get_mut(&PartitionId::new(id))
+                && (lane.proc, lane.taken.next()) == (proc, after.epoch)
+            {
+                lane.taken = after.epoch;
+            }
             return Ok(());
         }
         match seen {
@@ -72,7 +80,7 @@ impl KeepsNothing {
             } => {
                 let next = *next_offset;
                 let own = self.lanes.get(partition);
-                let own = own.filter(|lane| lane.proc == proc && lane.epoch.next() == *epoch);
+                let own = own.filter(|lane| (lane.proc, lane.taken) == (proc, *epoch));
                 match own {
                     Some(lane) => goes_on(partition, lane, next, facts)?,
                     None => not_past_start(facts, partition, next)?,
@@ -80,6 +88,7 @@ impl KeepsNothing {
                 let lane = Lane {
                     proc,
                     epoch: *epoch,
+                    taken: *epoch,
                     next,
                     begun: None,
                 };
@@ -140,7 +149,12 @@ impl KeepsNothing {
 fn goes_on(id: &PartitionId, lane: &Lane, next: Offset, facts: &Facts) -> Verdict {
     let ordered = facts.setup.config.processing.ordering == Ordering::Partition;
     let from = lane.begun.unwrap_or(lane.next);
-    if !ordered || (from..=lane.next).contains(&next) {
+    let Some(index) = facts.setup.index_of(id) else {
+        return Ok(());
+    };
+    // Which offset it is does not matter, only which message comes next.
+    let place = |offset| facts.partitions[index].index_from(offset);
+    if !ordered || (place(from)..=place(lane.next)).contains(&place(next)) {
         return Ok(());
     }
     Err(format!(
@@ -190,15 +204,36 @@ mod tests {
             .expect_err("a checkpoint");
     }
 
+    fn takes(bench: &mut Bench<KeepsNothing>, proc: Proc, epoch: u64) {
+        bench
+            .partition(proc, "p00", |record| record.epoch.0 = epoch)
+            .expect("a take");
+    }
+
+    /// A process takes the partition by the second epoch, and starts there.
+    fn starts(proc: Proc, next: u64) -> Verdict {
+        let mut bench = ready();
+        takes(&mut bench, proc, 2);
+        bench.report(proc, taken(2, next))
+    }
+
     #[test]
     fn a_process_that_comes_back_elsewhere_is_caught() {
-        ready().report(0, taken(2, 0)).expect("it was not done");
-        ready().report(0, taken(2, 1)).expect("it was done");
-        ready().report(0, taken(2, 2)).expect_err("skips 1");
-        ready().report(1, taken(2, 0)).expect("from the start");
-        ready()
-            .report(1, taken(2, 1))
-            .expect_err("not from the start");
+        starts(0, 0).expect("it was not done");
+        starts(0, 1).expect("it was done");
+        starts(0, 2).expect_err("skips 1");
+        starts(1, 0).expect("from the start");
+        starts(1, 1).expect_err("not from the start");
+    }
+
+    #[test]
+    fn a_take_that_is_never_served_counts_for_its_process() {
+        for (between, own) in [(0, true), (1, false)] {
+            let mut bench = ready();
+            takes(&mut bench, between, 2);
+            takes(&mut bench, 0, 3);
+            assert_eq!(bench.report(0, taken(3, 1)).is_ok(), own);
+        }
     }
 
     #[test]

@@ -11,8 +11,10 @@ mod bounded;
 mod checkpoint_done;
 mod checkpoint_monotone;
 mod commit_by_owner;
+mod drain_empties;
 mod drained;
 mod epochs_grow;
+mod evict_ends;
 mod exact_start;
 mod fewest_moves;
 mod full_cover;
@@ -26,9 +28,12 @@ mod one_committer;
 mod one_dispatcher;
 mod order;
 mod outage_moves_nothing;
+mod pause_rests;
+mod pin_stays;
 mod plan_covers;
 mod poison_ends;
 mod repeats_bounded;
+mod requests_answered;
 mod retention_named;
 mod revoke_needs_ready;
 mod session_ends_by_write;
@@ -134,6 +139,11 @@ pub fn all() -> Vec<Box<dyn Invariant + Send>> {
         Box::new(suspects_alone::SuspectsAlone::default()),
         Box::new(unique_leader::UniqueLeader::default()),
         Box::new(stop_is_prompt::StopIsPrompt),
+        Box::new(pause_rests::PauseRests::default()),
+        Box::new(drain_empties::DrainEmpties::default()),
+        Box::new(pin_stays::PinStays::default()),
+        Box::new(evict_ends::EvictEnds::default()),
+        Box::new(requests_answered::RequestsAnswered),
         Box::new(full_cover::FullCover),
         Box::new(balance::Balance),
         Box::new(drained::Drained),

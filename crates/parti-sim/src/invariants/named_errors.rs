@@ -47,6 +47,8 @@ impl Invariant for NamedErrors {
                     Err(Fatal::StopTimedOut(_)) => Ok(()),
                     // It had heard of a new list, and of no leader that has: that can last.
                     Err(Fatal::Disagreement(_)) if facts.list_changed => Ok(()),
+                    // An operator wanted it to.
+                    Err(Fatal::Dismissed) if was_dismissed(facts, *proc) => Ok(()),
                     Err(Fatal::StableIdExhausted(_)) if lost.is_none() => match spare_id(facts) {
                         None => Ok(()),
                         Some(id) => Err(format!(
@@ -116,6 +118,14 @@ impl Invariant for NamedErrors {
         }
         Ok(())
     }
+}
+
+/// Whether an operator wanted a life of this process to end for good.
+fn was_dismissed(facts: &Facts, proc: Proc) -> bool {
+    facts.procs[proc].sessions.iter().any(|session| {
+        let dismissal = (session.id.clone(), session.incarnation, true);
+        facts.evictions.contains(&dismissal)
+    })
 }
 
 /// An id that nobody had for longer than a start takes to give up.

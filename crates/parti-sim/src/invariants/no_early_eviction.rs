@@ -1,5 +1,6 @@
 //! A session is ended by somebody else only after a whole lease of silence: no renewal of it was
-//! accepted for that long, by the fastest clock that the evictor could have.
+//! accepted for that long, by the fastest clock that the evictor could have. Only its holder may mark
+//! it as over earlier, and only because an operator had revoked it: then it has stopped.
 
 use parti_core::key::Key;
 use parti_core::record::{Record, SessionStatus};
@@ -44,6 +45,9 @@ impl Invariant for NoEarlyEviction {
             return Err(format!(
                 "process {proc} said goodbye for {id}, which is process {holder}"
             ));
+        }
+        if holder == *proc && before.status.is_revoked() {
+            return Ok(());
         }
         let session = facts.procs[holder]
             .sessions
@@ -91,6 +95,27 @@ mod tests {
         bench
             .session(1, &a, |record| record.status = SessionStatus::Evicted)
             .expect("silent");
+    }
+
+    #[test]
+    fn a_revoked_session_is_given_up_by_its_holder_alone() {
+        let revoked = || {
+            let mut bench = Bench::new(NoEarlyEviction);
+            bench.start(2);
+            let a = bench.claim(0, "worker-0");
+            bench
+                .session(1, &a, |record| record.status = SessionStatus::Revoked)
+                .expect("not over yet");
+            (bench, a)
+        };
+        let (mut bench, a) = revoked();
+        bench
+            .session(0, &a, |record| record.status = SessionStatus::Evicted)
+            .expect("it gives up");
+        let (mut bench, a) = revoked();
+        bench
+            .session(1, &a, |record| record.status = SessionStatus::Evicted)
+            .expect_err("it may still be serving");
     }
 
     #[test]

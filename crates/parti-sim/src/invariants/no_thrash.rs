@@ -2,6 +2,7 @@
 //! generous factor of the optimum.
 
 use parti_core::config::StrategyChoice;
+use parti_core::record::Request;
 
 use super::{Invariant, Verdict, partition_write};
 use crate::facts::{Facts, Seen};
@@ -34,6 +35,7 @@ impl Invariant for NoThrash {
                 }
             };
         }
+        self.optimum += asked_moves(facts, seen);
         let Seen::Wrote { .. } = seen else {
             return Ok(());
         };
@@ -84,6 +86,38 @@ impl NoThrash {
             }
         };
         self.optimum += changes * share;
+    }
+}
+
+/// How many moves an operator's wish asks for, at best. An eviction counts by the sessions that end
+/// and begin.
+fn asked_moves(facts: &Facts, seen: &Seen<'_>) -> u64 {
+    let partitions = facts.partitions.len() as u64;
+    // Counts on from worker to worker: one more or less moves nearly everything.
+    let all = match facts.setup.config.strategy {
+        StrategyChoice::RoundRobin => partitions,
+        StrategyChoice::ConsistentHash { .. } | StrategyChoice::FairShare => 0,
+    };
+    match seen {
+        // What changed is not seen, and everybody aims anew, without a look at who serves what.
+        Seen::Decided { .. } => all.max(partitions.div_ceil(2)),
+        Seen::Asked { record, .. } => match &record.request {
+            // Like a worker that goes, or comes.
+            Request::Drain { .. } | Request::Undrain { .. } => {
+                let members = facts.members().count().max(1) as u64;
+                all.max(partitions.div_ceil(members))
+            }
+            // It moves, and another may move for balance.
+            Request::Move { .. }
+            | Request::Pin { .. }
+            | Request::Unpin { .. }
+            | Request::Pause { .. }
+            | Request::Resume { .. } => all.max(2),
+            // As much as balance lacks.
+            Request::Rebalance => all.max(partitions.div_ceil(2)),
+            Request::Evict { .. } => 0,
+        },
+        _ => 0,
     }
 }
 

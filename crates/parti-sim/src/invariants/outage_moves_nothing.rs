@@ -10,8 +10,8 @@ use super::{Invariant, Verdict, partition_write};
 use crate::facts::{Facts, Seen};
 use crate::setup::{Micros, SECOND, micros};
 
-/// How long a change of the partition list takes to be heard of and carried out by all, at the
-/// most.
+/// How long a change of the partition list, or an operator's wish, takes to be heard of and carried
+/// out by all, at the most.
 const LIST_HEARD: Micros = 30 * SECOND;
 
 /// See the module.
@@ -53,8 +53,12 @@ impl Invariant for OutageMovesNothing {
                 self.excused_until = self.excused_until.max(over);
                 return Ok(());
             }
-            // Another list moves partitions, and hears of it late whoever cannot reach the store.
-            Seen::ListChanged => {
+            // Another list moves partitions, and so does an operator; whoever cannot reach the store
+            // hears of it late.
+            Seen::ListChanged
+            | Seen::Asked { .. }
+            | Seen::Decided { .. }
+            | Seen::Revoked { .. } => {
                 self.still_until = None;
                 self.excused_until = self.excused_until.max(facts.now + LIST_HEARD);
                 return Ok(());

@@ -70,8 +70,15 @@ impl RevokeNeedsReady {
         before: Option<&AssignmentRecord>,
         after: Option<&AssignmentRecord>,
     ) {
+        // Another life starts anew, whatever the one before was told.
+        let same_life = |before: &AssignmentRecord, after: &AssignmentRecord| {
+            before.incarnation == after.incarnation
+        };
         for (partition, _) in before.iter().flat_map(|record| &record.prepare) {
-            if after.is_none_or(|after| !prepares(after, partition)) {
+            let goes_on = |after: &AssignmentRecord| {
+                prepares(after, partition) && before.is_some_and(|before| same_life(before, after))
+            };
+            if !after.is_some_and(goes_on) {
                 self.since.remove(&(id.clone(), partition.clone()));
             }
         }
@@ -107,7 +114,11 @@ impl RevokeNeedsReady {
                 .setup
                 .index_of(partition)
                 .is_some_and(|index| facts.partitions[index].unlisted);
-            if removed || after.serve.binary_search(partition).is_ok() {
+            // An operator's pause waits for nobody.
+            let paused = facts
+                .overrides()
+                .is_some_and(|overrides| overrides.pauses(partition));
+            if removed || paused || after.serve.binary_search(partition).is_ok() {
                 continue;
             }
             let mut waiting = None;

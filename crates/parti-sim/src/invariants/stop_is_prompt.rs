@@ -135,7 +135,7 @@ mod tests {
         assert_eq!(ends(&mut bench, 0), Ok(()));
 
         let mut bench = two_asked();
-        let until = bench.now + 30 * MILLI;
+        let until = bench.now + 300 * MILLI;
         bench
             .see(Seen::Slow { proc: 1, until })
             .expect("bad luck is none's fault");

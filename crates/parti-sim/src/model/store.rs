@@ -360,7 +360,7 @@ pub fn covers(scope: &Scope, key: &Key) -> bool {
 
 fn family_of(key: &Key) -> usize {
     match key {
-        Key::Group | Key::Leader | Key::Plan => 0,
+        Key::Group | Key::Leader | Key::Plan | Key::Overrides => 0,
         Key::Worker(_) => family_under(Prefix::Workers),
         Key::Assignment(_) => family_under(Prefix::Assignments),
         Key::Partition(_) => family_under(Prefix::Partitions),

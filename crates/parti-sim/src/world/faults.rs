@@ -125,6 +125,11 @@ impl World {
                     self.deliver(proc, Event::ClockJumped);
                 }
             }
+            Fault::Ask {
+                wish,
+                machine,
+                partition,
+            } => self.ask(wish, machine, partition),
             Fault::Refresh { machine } => {
                 let Some(proc) = self.running_on(machine) else {
                     return false;

@@ -8,7 +8,7 @@ use crate::facts::{Proc, Seen};
 use crate::setup::{MILLI, Micros, SECOND};
 
 /// A message that takes longer than this is slow.
-const LONG: Micros = 20 * MILLI;
+const LONG: Micros = 200 * MILLI;
 
 /// Something that is wrong until a given time.
 #[derive(Clone, Copy, Debug, Default)]

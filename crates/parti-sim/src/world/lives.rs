@@ -278,9 +278,12 @@ impl World {
         self.jury.see(self.now, Seen::Ended { proc, result });
         let restart_after = match result {
             Ok(()) | Err(Fatal::StopTimedOut(_)) => self.procs[proc].restart_after,
-            Err(Fatal::GaveUp { .. } | Fatal::StableIdExhausted(_) | Fatal::Disagreement(_)) => {
-                Some(self.lots.between(SECOND, 3 * SECOND))
-            }
+            Err(
+                Fatal::GaveUp { .. }
+                | Fatal::StableIdExhausted(_)
+                | Fatal::Disagreement(_)
+                | Fatal::Dismissed,
+            ) => Some(self.lots.between(SECOND, 3 * SECOND)),
             Err(_) => None,
         };
         self.gone(proc, restart_after);
@@ -335,6 +338,7 @@ impl World {
             link.heal();
         }
         self.change_list(None);
+        self.take_back_requests();
         self.trace.say(self.now, || "everything heals".into());
         self.jury.see(self.now, Seen::Healed);
         for proc in 0..self.procs.len() {

@@ -23,6 +23,7 @@ mod clock;
 mod faults;
 mod link;
 mod lives;
+mod operator;
 mod overthrow;
 mod publish;
 mod queue;
@@ -207,6 +208,8 @@ struct World {
     /// How each message behaves, in step with the facts.
     natures: Vec<Vec<Nature>>,
     published: u64,
+    /// Requests of operators so far.
+    requests: u64,
     serial: u64,
     source_timer: Micros,
     jury: Jury,
@@ -266,6 +269,7 @@ impl World {
             held: Vec::new(),
             natures: vec![Vec::new(); setup.partitions.len()],
             published: 0,
+            requests: 0,
             serial: 0,
             source_timer: Micros::MAX,
             jury: Jury::new(Facts::new(setup.clone())),

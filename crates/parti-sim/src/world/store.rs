@@ -293,6 +293,7 @@ fn word_of(key: &parti_core::key::Key) -> &str {
         Key::Group => "group",
         Key::Leader => "leader",
         Key::Plan => "plan",
+        Key::Overrides => "overrides",
         Key::Worker(id) | Key::Assignment(id) => id.as_str(),
         Key::Partition(id) => id.as_str(),
         Key::Request(id) | Key::Topic(id) => id,

@@ -7,7 +7,7 @@
 //! ```
 //!
 //! What a view costs grows with the group, so the rest after one does, too: whoever follows spends
-//! about a hundredth of a core on making views, however large the group and however busy.
+//! about half a hundredth of a core on making views, however large the group and however busy.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -27,7 +27,7 @@ const SHORTEST_REST: Duration = Duration::from_millis(250);
 /// The longest, however long a view takes.
 const LONGEST_REST: Duration = Duration::from_secs(2);
 /// A rest is so many times as long as the work before it.
-const REST_FOR_WORK: u32 = 100;
+const REST_FOR_WORK: u32 = 200;
 /// Changes that go into one view; a flood does not put it off for ever.
 const CHANGES: usize = 50_000;
 
@@ -42,8 +42,8 @@ pub enum Sight {
     Blind(Error),
 }
 
-struct Follower {
-    name: String,
+/// The watch, and what it has told so far.
+pub(crate) struct Follower {
     changes: BoxStream<'static, GroupChange>,
     /// Every record; `None` before the first snapshot.
     known: Option<BTreeMap<Key, Stored>>,
@@ -58,18 +58,24 @@ struct Follower {
 /// It is one watch of the store, on the whole of it: records are kept by kind and then by group.
 /// Those of other groups are dropped unread.
 pub fn follow(store: &GroupStore) -> BoxStream<'static, Sight> {
-    let follower = Follower::new(store.group(), store.watch_all());
-    stream::unfold(follower, |mut follower| async move {
-        let sight = follower.next().await?;
-        Some((sight, follower))
-    })
+    let name = store.group().to_owned();
+    let view = move |records: &Records| match records.exists() {
+        true => Sight::Group(Box::new(Group::of(&name, records))),
+        false => Sight::NoGroup,
+    };
+    stream::unfold(
+        (Follower::new(store.watch_all()), view),
+        |(mut follower, view)| async move {
+            let sight = follower.next(&view).await?.unwrap_or_else(Sight::Blind);
+            Some((sight, (follower, view)))
+        },
+    )
     .boxed()
 }
 
 impl Follower {
-    fn new(name: &str, changes: BoxStream<'static, GroupChange>) -> Self {
+    pub(crate) fn new(changes: BoxStream<'static, GroupChange>) -> Self {
         Self {
-            name: name.to_owned(),
             changes,
             known: None,
             changed: false,
@@ -78,23 +84,23 @@ impl Follower {
         }
     }
 
-    async fn next(&mut self) -> Option<Sight> {
+    /// The next view of all records, once something has changed; or why the store is not heard.
+    pub(crate) async fn next<T>(
+        &mut self,
+        view: impl Fn(&Records) -> T,
+    ) -> Option<Result<T, Error>> {
         sleep_until(self.rest).await;
         let mut began = Instant::now();
         loop {
             if let Some(error) = self.trouble.take() {
-                return Some(Sight::Blind(error));
+                return Some(Err(error));
             }
             if let Some(known) = self.known.as_ref().filter(|_| self.changed) {
-                let records = Records::of(known.values());
-                let sight = match records.exists() {
-                    true => Sight::Group(Box::new(Group::of(&self.name, &records))),
-                    false => Sight::NoGroup,
-                };
+                let seen = view(&Records::of(known.values()));
                 self.changed = false;
                 let rest = began.elapsed() * REST_FOR_WORK;
                 self.rest = Instant::now() + rest.clamp(SHORTEST_REST, LONGEST_REST);
-                return Some(sight);
+                return Some(Ok(seen));
             }
             let change = self.changes.next().await?;
             began = Instant::now();
@@ -189,9 +195,10 @@ mod tests {
             tokio::task::yield_now().await;
             change
         });
-        let mut follower = Follower::new("g", heard.chain(stream::pending()).boxed());
-        assert_eq!(group(follower.next().await), desk.seen().await);
-        assert_eq!(follower.next().await, Some(Sight::Blind(lost)));
-        assert_eq!(follower.next().await, Some(Sight::NoGroup));
+        let mut follower = Follower::new(heard.chain(stream::pending()).boxed());
+        let view = |records: &Records| records.exists().then(|| Group::of("g", records));
+        assert_eq!(follower.next(view).await, Some(Ok(Some(desk.seen().await))));
+        assert_eq!(follower.next(view).await, Some(Err(lost)));
+        assert_eq!(follower.next(view).await, Some(Ok(None)));
     }
 }

@@ -6,6 +6,7 @@ use parti_core::ids::{PartitionId, Term, Version, WorkerId};
 use parti_core::record::{Fingerprint, Lifecycle, PlanState, Record};
 use serde::Serialize;
 
+use super::history::{Happening, happenings};
 use super::partition::partitions;
 use super::worker::workers;
 use super::{Bounds, PartitionView, Records, WorkerView};
@@ -37,6 +38,9 @@ pub struct Group {
     pub partitions: Vec<PartitionView>,
     /// Records that this program cannot read.
     pub unreadable: Vec<Unreadable>,
+    /// What happened, oldest first: about the newest thousand lines.
+    #[serde(skip)]
+    pub history: Vec<Happening>,
 }
 
 /// What the leader is doing.
@@ -119,6 +123,7 @@ impl Group {
             handoffs: handoffs(records, &partitions),
             partitions,
             unreadable: unreadable(records),
+            history: happenings(&records.events),
             leader,
             term,
         }

@@ -17,14 +17,17 @@
 mod bounds;
 mod follow;
 mod group;
+mod history;
 mod partition;
 mod records;
 pub mod whatif;
 mod worker;
 
 pub use bounds::Bounds;
+pub(crate) use follow::Follower;
 pub use follow::{Sight, follow};
 pub use group::{Group, Handoff, Plan, Stage, Unreadable};
+pub use history::{Happening, history};
 pub use partition::{OwnerSession, PartitionView};
 pub(crate) use records::{CLOSED, Records};
 pub use worker::WorkerView;

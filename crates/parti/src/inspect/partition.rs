@@ -1,6 +1,6 @@
 //! One partition.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use parti_core::ids::{Epoch, Incarnation, Offset, PartitionId, WorkerId};
 use parti_core::key::Key;
@@ -57,6 +57,8 @@ pub struct PartitionView {
     pub lag: Option<u64>,
     /// Whether an operator has paused it.
     pub paused: bool,
+    /// Where an operator put it, to stay there while that worker is there.
+    pub pinned_to: Option<WorkerId>,
     /// Why nobody serves it, if the leader says so.
     pub unserved: Option<String>,
     /// When its owner took it, in milliseconds since the Unix epoch; 0: never.
@@ -83,6 +85,7 @@ impl PartitionView {
             end: None,
             lag: None,
             paused: false,
+            pinned_to: None,
             unserved: None,
             claimed_ms: 0,
             updated_ms: 0,
@@ -160,10 +163,12 @@ pub(super) fn partitions(records: &Records) -> Vec<PartitionView> {
             known(id, &|view| view.unserved = Some(why.clone()));
         }
     }
-    let paused: BTreeSet<PartitionId> = records.paused().into_iter().collect();
+    let paused = records.paused();
     let mut views: Vec<PartitionView> = views.into_values().collect();
     for view in &mut views {
-        view.paused = paused.contains(&view.id);
+        view.paused = paused.binary_search(&view.id).is_ok();
+        let pin = records.overrides().and_then(|all| all.pin_of(&view.id));
+        view.pinned_to = pin.map(|pin| pin.worker.clone());
     }
     sort(&mut views);
     views

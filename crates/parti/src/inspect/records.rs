@@ -6,7 +6,7 @@ use parti_core::ids::{Incarnation, PartitionId, WorkerId};
 use parti_core::io::Stored;
 use parti_core::key::{Key, Prefix};
 use parti_core::record::{
-    AssignmentRecord, GroupRecord, Outcome, PartitionRecord, Record, Request, SessionStatus,
+    AssignmentRecord, GroupRecord, OverridesRecord, PartitionRecord, Record, SessionStatus,
     WorkerRecord,
 };
 
@@ -23,31 +23,38 @@ pub(crate) struct Records {
     pub group: Option<Stored>,
     pub leader: Option<Stored>,
     pub plan: Option<Stored>,
+    pub overrides: Option<Stored>,
     pub workers: Vec<Stored>,
     pub assignments: Vec<Stored>,
     pub requests: Vec<Stored>,
     pub partitions: Vec<Stored>,
+    pub events: Vec<Stored>,
 }
 
 impl Records {
     pub async fn read(store: &GroupStore) -> Result<Self, Error> {
-        let (group, leader, plan, workers, assignments, requests, partitions) = tokio::try_join!(
-            store.read(&Key::Group),
-            store.read(&Key::Leader),
-            store.read(&Key::Plan),
-            store.list(Prefix::Workers),
-            store.list(Prefix::Assignments),
-            store.list(Prefix::Requests),
-            store.list(Prefix::Partitions),
-        )?;
+        let (group, leader, plan, overrides, workers, assignments, requests, partitions, events) =
+            tokio::try_join!(
+                store.read(&Key::Group),
+                store.read(&Key::Leader),
+                store.read(&Key::Plan),
+                store.read(&Key::Overrides),
+                store.list(Prefix::Workers),
+                store.list(Prefix::Assignments),
+                store.list(Prefix::Requests),
+                store.list(Prefix::Partitions),
+                store.list(Prefix::Events),
+            )?;
         Ok(Self {
             group,
             leader,
             plan,
+            overrides,
             workers,
             assignments,
             requests,
             partitions,
+            events,
         })
     }
 
@@ -60,11 +67,13 @@ impl Records {
                 Key::Group => records.group = Some(stored),
                 Key::Leader => records.leader = Some(stored),
                 Key::Plan => records.plan = Some(stored),
+                Key::Overrides => records.overrides = Some(stored),
                 Key::Worker(_) => records.workers.push(stored),
                 Key::Assignment(_) => records.assignments.push(stored),
                 Key::Request(_) => records.requests.push(stored),
                 Key::Partition(_) => records.partitions.push(stored),
-                Key::Event(_) | Key::Topic(_) => {}
+                Key::Event(_) => records.events.push(stored),
+                Key::Topic(_) => {}
             }
         }
         records
@@ -82,8 +91,9 @@ impl Records {
             &self.assignments,
             &self.requests,
             &self.partitions,
+            &self.events,
         ];
-        let singles = [&self.group, &self.leader, &self.plan];
+        let singles = [&self.group, &self.leader, &self.plan, &self.overrides];
         singles.iter().all(|one| one.is_none()) && lists.iter().all(|list| list.is_empty())
     }
 
@@ -151,36 +161,28 @@ impl Records {
         found.map_or(OwnerSession::Over, |stored| session_of(stored, life))
     }
 
-    /// Partitions that an operator has paused: by the newest request about each that was heeded.
-    pub fn paused(&self) -> Vec<PartitionId> {
-        let mut newest: BTreeMap<&PartitionId, (u64, bool)> = BTreeMap::new();
-        for stored in &self.requests {
-            let Record::Request(request) = &stored.record else {
-                continue;
-            };
-            let (partition, pauses) = match &request.request {
-                Request::Pause { partition } => (partition, true),
-                Request::Resume { partition } => (partition, false),
-                _ => continue,
-            };
-            let heeded = matches!(request.outcome, Outcome::Accepted | Outcome::Done);
-            let before = newest.get(partition).map_or(0, |(at, _)| *at);
-            if heeded && request.at >= before {
-                newest.insert(partition, (request.at, pauses));
-            }
+    /// What operators decided, if it can be read.
+    pub fn overrides(&self) -> Option<&OverridesRecord> {
+        match &self.overrides.as_ref()?.record {
+            Record::Overrides(record) => Some(record),
+            _ => None,
         }
-        let paused = newest.into_iter().filter(|(_, (_, pauses))| *pauses);
-        paused.map(|(partition, _)| partition.clone()).collect()
+    }
+
+    /// Partitions that an operator has paused, sorted. Whoever serves one may not have let go yet.
+    pub fn paused(&self) -> &[PartitionId] {
+        self.overrides().map_or(&[], |overrides| &overrides.paused)
     }
 
     /// Every record as found.
     pub fn all(&self) -> impl Iterator<Item = &Stored> {
-        let singles = [&self.group, &self.leader, &self.plan];
+        let singles = [&self.group, &self.leader, &self.plan, &self.overrides];
         let lists = [
             &self.workers,
             &self.assignments,
             &self.requests,
             &self.partitions,
+            &self.events,
         ];
         singles
             .into_iter()

@@ -9,8 +9,8 @@ use parti_core::ids::{
 use parti_core::io::{Expect, Write, WriteOutcome};
 use parti_core::key::Key;
 use parti_core::record::{
-    AssignmentRecord, GroupRecord, LeaderRecord, Lifecycle, Outcome, PartitionRecord, Ready,
-    Record, Request, RequestRecord, SessionStatus, WorkerRecord,
+    AssignmentRecord, GroupRecord, LeaderRecord, Lifecycle, OverridesRecord, PartitionRecord,
+    Ready, Record, SessionStatus, WorkerRecord,
 };
 
 use super::*;
@@ -89,6 +89,7 @@ impl Desk {
             load: 0,
             degraded: None,
             partitions: 0,
+            heeds: Revision(0),
             renewed_at: 1_000 + beat,
             nonce: Nonce(beat),
         };
@@ -135,17 +136,16 @@ impl Desk {
         self.put(key, Record::Assignment(Arc::new(record))).await;
     }
 
-    pub async fn asked(&self, id: &str, request: Request, at: u64, outcome: Outcome) {
-        let record = RequestRecord {
-            request,
-            by: "ann".into(),
-            why: "a test".into(),
-            at,
-            outcome,
-            nonce: Nonce(at),
+    /// What operators decided changes.
+    pub async fn decide(&self, change: impl FnOnce(&mut OverridesRecord)) {
+        let found = self.store.read(&Key::Overrides).await.expect("readable");
+        let mut overrides = match found.map(|stored| stored.record) {
+            Some(Record::Overrides(record)) => (*record).clone(),
+            _ => OverridesRecord::default(),
         };
-        let record = Record::Request(Arc::new(record));
-        self.put(Key::Request(id.into()), record).await;
+        change(&mut overrides);
+        let record = Record::Overrides(Arc::new(overrides));
+        self.put(Key::Overrides, record).await;
     }
 
     pub async fn seen(&self) -> Group {
@@ -290,28 +290,20 @@ async fn handoffs_under_way_name_both_sides() {
 }
 
 #[tokio::test]
-async fn the_newest_heeded_request_says_whether_a_partition_is_paused() {
+async fn what_operators_paused_is_shown_as_paused() {
     let desk = Desk::new();
     desk.group().await;
     desk.owned("0", None, None).await;
-    let id = partition("0");
-    let (pause, resume) = (
-        || Request::Pause {
-            partition: partition("0"),
-        },
-        || Request::Resume {
-            partition: partition("0"),
-        },
-    );
-    let steps = [
-        (pause(), Outcome::Open, false),
-        (pause(), Outcome::Accepted, true),
-        (resume(), Outcome::Refused { why: "no".into() }, true),
-        (resume(), Outcome::Done, false),
-    ];
-    for (at, (request, outcome, paused)) in (1..).zip(steps) {
-        desk.asked(&format!("r{at}"), request, at, outcome).await;
+    desk.owned("1", None, None).await;
+    let (id, other) = (partition("0"), partition("1"));
+    let is_paused = async |id: &PartitionId| {
         let seen = desk.seen().await;
-        assert_eq!(seen.partition(&id).map(|p| p.paused), Some(paused), "{at}");
-    }
+        seen.partition(id).map(|p| p.paused)
+    };
+    assert_eq!(is_paused(&id).await, Some(false));
+    desk.decide(|overrides| overrides.pause(&id)).await;
+    assert_eq!(is_paused(&id).await, Some(true));
+    assert_eq!(is_paused(&other).await, Some(false));
+    desk.decide(|overrides| overrides.resume(&id)).await;
+    assert_eq!(is_paused(&id).await, Some(false));
 }

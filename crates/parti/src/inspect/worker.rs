@@ -36,6 +36,8 @@ pub struct WorkerView {
     pub prepare: usize,
     /// Up to this assignment version it has done what it was told.
     pub applied: Version,
+    /// Whether an operator has drained it: it serves nothing.
+    pub drained: bool,
     /// Takes that were refused, with who stood in the way.
     pub blocked_by: Vec<Blocked>,
     /// What is wrong with it, if anything is.
@@ -78,6 +80,9 @@ pub(super) fn workers(records: &Records, leader: Option<&WorkerId>) -> Vec<Worke
             serve: told.get(id).map(|(serve, _)| *serve),
             prepare: told.get(id).map_or(0, |(_, prepare)| *prepare),
             applied: record.applied,
+            drained: records
+                .overrides()
+                .is_some_and(|overrides| overrides.drains(id, incarnation)),
             blocked_by: record.blocked_by.clone(),
             degraded: record.degraded.clone(),
         })

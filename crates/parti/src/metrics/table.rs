@@ -77,7 +77,7 @@ pub(super) const STATES: [&str; 9] = [
 ];
 
 /// Why there was a rebalance, as [`Cause`](crate::core::worker::Cause) names it.
-const CAUSES: [&str; 7] = [
+const CAUSES: [&str; 8] = [
     "cold_start",
     "join",
     "leave",
@@ -85,6 +85,7 @@ const CAUSES: [&str; 7] = [
     "partitions",
     "balance",
     "new_leader",
+    "operator",
 ];
 
 /// The kinds of trouble.

@@ -10,10 +10,10 @@ use std::sync::Arc;
 use parti_core::ids::{Epoch, Offset, PartitionId, WorkerId};
 use parti_core::io::{Expect, StoreError, Stored, Write, WriteOutcome};
 use parti_core::key::Key;
-use parti_core::record::{PartitionRecord, Record};
+use parti_core::record::{EventKind, PartitionRecord, Record};
 use serde::Serialize;
 
-use super::{Error, nonce, of_core, wall_ms};
+use super::{Error, Reason, history, nonce, of_core, wall_ms};
 use crate::inspect::{OwnerSession, Records};
 use crate::store::GroupStore;
 
@@ -21,6 +21,8 @@ use crate::store::GroupStore;
 const AT_ONCE: usize = 1_000;
 /// How often a change is tried that meets others' commits, or a store in trouble.
 const TRIES: u32 = 8;
+/// The group's history names so many checkpoints of one change.
+const PLACES_TOLD: usize = 5;
 
 /// A group's checkpoints, as read.
 #[derive(Debug)]
@@ -154,7 +156,7 @@ impl Checkpoints {
             let known = Known {
                 found: found.get(&key).copied().cloned(),
                 assigned: assigned(&wanted.partition),
-                paused: paused.contains(&wanted.partition),
+                paused: paused.binary_search(&wanted.partition).is_ok(),
             };
             known.change(wanted, rules, &self.records)
         };
@@ -162,8 +164,14 @@ impl Checkpoints {
     }
 
     /// Carries out every change that may be done; tells what became of each, in order. What others
-    /// wrote meanwhile is looked at again, by the same rules.
-    pub async fn apply(&self, changes: Vec<Change>, rules: Rules) -> Result<Vec<Change>, Error> {
+    /// wrote meanwhile is looked at again, by the same rules. The group's history tells who did it
+    /// and why.
+    pub async fn apply(
+        &self,
+        changes: Vec<Change>,
+        rules: Rules,
+        reason: &Reason,
+    ) -> Result<Vec<Change>, Error> {
         let mut done = changes.clone();
         let mut open = Vec::new();
         for (place, change) in changes.into_iter().enumerate() {
@@ -175,6 +183,9 @@ impl Checkpoints {
             let rest = open.split_off(open.len().min(AT_ONCE));
             let batch = std::mem::replace(&mut open, rest);
             self.write(batch, rules, &mut open, &mut done).await?;
+        }
+        if let Some(line) = told(&done, reason) {
+            history::tell(&self.store, EventKind::Request, &reason.by, line).await;
         }
         Ok(done)
     }
@@ -214,7 +225,8 @@ impl Checkpoints {
                         open.push(Try::new(one.place, change, one.tries + 1)?);
                     } else {
                         return Err(Error::Unfinished(format!(
-                            "partition {} is written by others all the time; stop its owner",
+                            "partition {} is written by others all the time; stop its owner, or \
+                             pause it",
                             change.partition
                         )));
                     }
@@ -232,6 +244,35 @@ impl Checkpoints {
         }
         Ok(())
     }
+}
+
+/// The line of the group's history about what was changed; none if nothing was.
+fn told(done: &[Change], reason: &Reason) -> Option<String> {
+    let changed = done.iter().filter(|one| one.verdict == Verdict::Change);
+    let places: Vec<String> = changed
+        .map(|one| {
+            let before = one.before.map_or(Offset(0), |before| before.next_offset);
+            let (id, after) = (&one.partition, one.after.next_offset);
+            format!("{id} from {before} to {after}")
+        })
+        .collect();
+    if places.is_empty() {
+        return None;
+    }
+    let named = &places[..places.len().min(PLACES_TOLD)];
+    let more = match places.len() - named.len() {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    let why = match reason.why.as_str() {
+        "" => String::new(),
+        why => format!(" ({why})"),
+    };
+    Some(format!(
+        "{} set the checkpoint of {}{more}{why}: done",
+        reason.by,
+        named.join(", ")
+    ))
 }
 
 /// A change on its way.

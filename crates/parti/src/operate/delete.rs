@@ -8,7 +8,8 @@
 //!                                        │                          worker could have)
 //!                              sessions again ── one came: reopened, refused
 //!                                        ▼
-//!                              partitions, assignments, requests, events, topics, plan, leader
+//!                              partitions, assignments, requests, events, topics, plan,
+//!                              overrides, leader
 //!                                        ▼
 //!                              workers ── one came: unfinished; `group` stays closed
 //!                                        ▼
@@ -121,6 +122,7 @@ async fn others(store: &GroupStore) -> Result<Vec<Stored>, store::Error> {
         found.extend(store.list(prefix).await?);
     }
     found.extend(store.read(&Key::Plan).await?);
+    found.extend(store.read(&Key::Overrides).await?);
     found.extend(store.read(&Key::Leader).await?);
     Ok(found)
 }

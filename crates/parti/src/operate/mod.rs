@@ -3,6 +3,7 @@
 //! ```text
 //!   checkpoint: plan ──▶ changes, before and after ──▶ apply: compare-and-set, epoch + 1, no owner
 //!   delete:     silence ──▶ close ──▶ everything, by compare-and-set ──▶ the group's own record
+//!   request:    the leader carries it out; without one, overrides by compare-and-set ──▶ its effect
 //! ```
 //!
 //! Nothing here writes unconditionally, and nothing decides from a read: what changed meanwhile is
@@ -10,6 +11,8 @@
 
 mod checkpoint;
 mod delete;
+mod history;
+mod request;
 #[cfg(test)]
 mod tests;
 
@@ -22,6 +25,7 @@ use crate::store;
 
 pub use checkpoint::{Change, Checkpoints, Place, Rules, Verdict, Wanted};
 pub use delete::{Deleted, delete_group};
+pub use request::{CarriedOut, Reason, request};
 
 /// Why something was not done.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use parti_core::ids::{Epoch, Incarnation, Offset};
 use parti_core::key::{Key, Prefix};
-use parti_core::record::{Outcome, Record, Request, SessionStatus};
+use parti_core::record::{Record, SessionStatus};
 
 use super::*;
 use crate::inspect::tests::{Desk, partition, worker};
@@ -15,8 +15,18 @@ async fn change(desk: &Desk, id: &str, next: u64, rules: Rules) -> Change {
     let checkpoints = Checkpoints::read(&desk.store).await.expect("readable");
     let wanted = vec![Wanted::at(partition(id), Offset(next))];
     let planned = checkpoints.plan(wanted, rules);
-    let applied = checkpoints.apply(planned, rules).await.expect("writable");
+    let applied = checkpoints
+        .apply(planned, rules, &reason())
+        .await
+        .expect("writable");
     applied.into_iter().next().expect("one")
+}
+
+fn reason() -> Reason {
+    Reason {
+        by: "alice".into(),
+        why: "to see".into(),
+    }
 }
 
 fn rules(force: bool, back: bool) -> Rules {
@@ -38,6 +48,11 @@ async fn a_checkpoint_moves_with_a_higher_epoch_and_no_owner() {
         (Verdict::Change, Epoch(4))
     );
     let seen = desk.seen().await;
+    let told: Vec<&str> = seen.history.iter().map(|line| line.text.as_str()).collect();
+    assert_eq!(
+        told,
+        ["alice set the checkpoint of 0 from 10 to 50 (to see): done"]
+    );
     let now = seen.partition(&partition("0")).expect("there");
     assert_eq!((now.epoch, now.offset), (Epoch(4), Some(Offset(49))));
     assert_eq!((now.next_offset, &now.owner), (Some(Offset(50)), &None));
@@ -70,10 +85,8 @@ async fn what_is_served_is_left_alone_unless_paused_or_forced() {
     );
 
     desk.owned("0", Some(("worker-0", life)), Some(9)).await;
-    let pause = Request::Pause {
-        partition: partition("0"),
-    };
-    desk.asked("r", pause, 1, Outcome::Accepted).await;
+    desk.decide(|overrides| overrides.pause(&partition("0")))
+        .await;
     let paused = change(&desk, "0", 20, Rules::default()).await;
     assert_eq!(paused.verdict, Verdict::Change);
 
@@ -95,7 +108,10 @@ async fn whoever_commits_meanwhile_is_overtaken_only_by_force() {
         // Somebody takes it before the change lands.
         let life = desk.session("worker-0", SessionStatus::Live).await;
         desk.owned("0", Some(("worker-0", life)), Some(12)).await;
-        let applied = checkpoints.apply(planned, allowed).await.expect("writable");
+        let applied = checkpoints
+            .apply(planned, allowed, &reason())
+            .await
+            .expect("writable");
         let expected = if force {
             Verdict::Change
         } else {
@@ -125,7 +141,10 @@ async fn an_import_jumps_over_the_epochs_it_names() {
         ..Wanted::at(partition("0"), Offset(42))
     };
     let planned = checkpoints.plan(vec![wanted], all);
-    checkpoints.apply(planned, all).await.expect("writable");
+    checkpoints
+        .apply(planned, all, &reason())
+        .await
+        .expect("writable");
     desk.group().await;
     let seen = desk.seen().await;
     let there = seen.partition(&partition("0")).expect("made");
@@ -146,18 +165,22 @@ async fn a_silent_group_is_deleted_with_everything() {
         desk.owned(&id, Some(("worker-0", life)), None).await;
     }
     desk.told("worker-0", life, &["0"], &[]).await;
+    desk.decide(|overrides| overrides.pause(&partition("0")))
+        .await;
     let deleted = delete_group(&desk.store, SILENCE).await.expect("deleted");
     let expected = Deleted {
         ended: 1,
         workers: 2,
         partitions: 2_500,
-        others: 2,
+        others: 3,
     };
     assert_eq!(deleted, expected);
     for prefix in Prefix::ALL {
         assert_eq!(desk.store.list(prefix).await, Ok(vec![]), "{prefix}");
     }
-    assert_eq!(desk.store.read(&Key::Group).await, Ok(None));
+    for key in [Key::Group, Key::Overrides] {
+        assert_eq!(desk.store.read(&key).await, Ok(None), "{key}");
+    }
     let again = delete_group(&desk.store, SILENCE).await;
     assert_eq!(again, Err(Error::NoGroup("g".into())));
 }

@@ -4,8 +4,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use async_nats::jetstream::stream;
-use futures_util::TryStreamExt;
+use async_nats::jetstream::{self, stream};
+use futures_util::{FutureExt, StreamExt, TryStreamExt};
 use parti::source::JetStream;
 use parti::source::jetstream::{NewMessage, StreamSettings};
 use parti::{PartitionId, Report, StartPosition, Trouble};
@@ -150,6 +150,78 @@ async fn large_messages(setup: Setup) {
     scene.stop(worker).await;
     let counts = scene.ledger.assert_whole();
     assert_eq!((counts.published, counts.repeated), (80, 0), "{counts:?}");
+}
+
+/// A hundred megabytes in so many partitions that they are swept: all of it comes, a few megabytes
+/// at a time.
+#[tokio::test]
+async fn large_messages_of_many_partitions() {
+    const PARTITIONS: u32 = 20;
+    const MOST: u64 = 8 * 1024 * 1024;
+    for version in [NATS_LATEST, NATS_OLDEST] {
+        let mut scene = Scene::new(Setup { version, ..LIMITS }, PARTITIONS).await;
+        let context = scene.context().await;
+        for number in 0..200 {
+            let partition = (number % PARTITIONS).to_string();
+            let number = scene.ledger.next_number(&partition);
+            let payload = format!("{number}{}", " ".repeat(512 * 1024));
+            // Stored once, however often it has to be sent.
+            let id = format!("{partition}-{number}");
+            let stored = async {
+                loop {
+                    let message = jetstream::message::PublishMessage::build()
+                        .payload(payload.clone().into())
+                        .message_id(&id);
+                    let sent = context.send_publish(format!("p.{partition}"), message);
+                    if let Ok(ack) = sent.await
+                        && ack.await.is_ok()
+                    {
+                        return;
+                    }
+                    tokio::time::sleep(Duration::from_millis(50)).await;
+                }
+            };
+            let stored = tokio::time::timeout(PATIENCE, stored).await;
+            assert!(stored.is_ok(), "{number} was not stored");
+            scene.ledger.published(&partition);
+        }
+        let client = async_nats::connect(scene.server().url()).await;
+        let client = client.expect("connects");
+        let asked = |call: &str| client.subscribe(format!("$JS.API.CONSUMER.{call}.S.>"));
+        let mut readers = asked("CREATE").await.expect("sent");
+        let mut pulls = asked("MSG.NEXT").await.expect("sent");
+        client.flush().await.expect("flushed");
+        let worker = scene.start().await;
+        scene.ledger.drained().await;
+        scene.stop(worker).await;
+        let counts = scene.ledger.assert_whole();
+        assert_eq!((counts.published, counts.repeated), (200, 0), "{counts:?}");
+
+        // Whatever was asked for is here once the server has answered what was sent after it.
+        client.flush().await.expect("flushed");
+        let body = |message: async_nats::Message| -> serde_json::Value {
+            serde_json::from_slice(&message.payload).expect("JSON")
+        };
+        let mut swept = false;
+        while let Some(Some(create)) = readers.next().now_or_never() {
+            let config = &body(create)["config"];
+            let reads = config["name"]
+                .as_str()
+                .is_some_and(|n| n.starts_with("parti-read-"));
+            swept |= reads && config.get("filter_subject").is_none();
+        }
+        assert!(swept, "each partition was read for itself");
+        let mut asked = 0;
+        while let Some(Some(pull)) = pulls.next().now_or_never() {
+            let bytes = body(pull)["max_bytes"].as_u64();
+            assert!(bytes.is_some_and(|bytes| bytes <= MOST), "{bytes:?}");
+            asked += 1;
+        }
+        assert!(
+            asked >= 200 * 512 * 1024 / MOST,
+            "{asked} pulls brought it all"
+        );
+    }
 }
 
 fn now_ms() -> u64 {

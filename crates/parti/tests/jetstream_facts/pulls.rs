@@ -26,6 +26,40 @@ async fn a_pull_answered_in_full_ends_without_a_word() {
 }
 
 #[tokio::test]
+async fn a_pull_with_bytes_left_that_is_answered_in_full_ends_with_409_after_its_messages() {
+    on_every_version(async |lab| {
+        let stream = lab.stream(json!({})).await;
+        let consumer = stream.durable("a", &["1"]).await;
+        stream.publish("1", 3).await;
+        for waiting in [
+            json!({"no_wait": true}),
+            json!({"expires": PATIENCE.as_nanos() as u64}),
+        ] {
+            consumer.delete().await;
+            consumer.create_again().await;
+            let mut request = json!({"batch": 2, "max_bytes": 100_000});
+            for (name, value) in waiting.as_object().expect("an object") {
+                request[name] = value.clone();
+            }
+            let mut pull = consumer.pull(request).await;
+            let (messages, status) = pull.rest().await;
+            assert_eq!(offsets(&messages), [1, 2], "all of them come before it");
+            let says = (status.code, status.text.as_str());
+            assert_eq!(says, (409, "Batch Completed"));
+            assert_eq!(status.number("Nats-Pending-Messages"), Some(0));
+            let bytes = status.number("Nats-Pending-Bytes");
+            assert!(bytes.is_some_and(|bytes| bytes > 0 && bytes < 100_000));
+            assert_eq!(
+                offsets(&consumer.fetch(1).await),
+                [3],
+                "and nothing is lost by it"
+            );
+        }
+    })
+    .await;
+}
+
+#[tokio::test]
 async fn a_no_wait_pull_of_nothing_ends_with_404() {
     on_every_version(async |lab| {
         let stream = lab.stream(json!({})).await;

@@ -53,6 +53,27 @@ async fn the_leader_finds_the_next_message_of_a_subject_or_says_that_there_is_no
     .await;
 }
 
+/// How it is known that a sweep reached its end.
+#[tokio::test]
+async fn the_leader_finds_the_next_message_of_any_subject_and_passes_over_holes() {
+    on_every_version(async |lab| {
+        let stream = lab.stream(json!({})).await;
+        for subject in ["1", "2", "3", "1"] {
+            stream.publish(subject, 1).await;
+        }
+        let hole = json!({"seq": 2, "no_erase": true});
+        lab.does(&format!("STREAM.MSG.DELETE.{}", stream.name), hole)
+            .await;
+        for (from, found) in [(1, Ok(1)), (2, Ok(3)), (4, Ok(4)), (5, Err(10037))] {
+            let message = stream.message(json!({"seq": from, "next_by_subj": ">"}));
+            let message = message.await;
+            let message = message.map(|message| message["seq"].as_u64().expect("a number"));
+            assert_eq!(message.map_err(|refusal| refusal.err_code), found);
+        }
+    })
+    .await;
+}
+
 #[tokio::test]
 async fn a_reader_of_one_subject_starts_at_an_offset_and_gets_all_of_it_in_order() {
     on_every_version(async |lab| {

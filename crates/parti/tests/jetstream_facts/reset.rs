@@ -36,6 +36,34 @@ async fn a_reset_rewinds_clears_what_is_pending_and_begins_the_sequence_anew() {
     .await;
 }
 
+/// How a durable that lags is put at the stream's end.
+#[tokio::test]
+async fn a_reset_or_on_2_10_recreation_to_one_past_the_last_brings_exactly_what_comes_later() {
+    on_every_version(async |lab| {
+        let stream = lab.stream(json!({})).await;
+        let start = |at: u64| json!({"deliver_policy": "by_start_sequence", "opt_start_seq": at});
+        let consumer = stream.durable_with("a", &["1"], start(1)).await;
+        stream.publish("1", 5).await;
+        stream.publish("2", 1).await;
+        consumer.fetch(2).await;
+        let after = if lab.resets() {
+            consumer.reset(7).await.expect("reset")
+        } else {
+            consumer.delete().await;
+            let anew = stream.durable_at("a", &["1"], start(7));
+            anew.create_again().await
+        };
+        assert_eq!(after["num_pending"], 0, "nothing of what was left");
+        assert_eq!(after["num_ack_pending"], 0, "nor of what was not acked");
+        assert_eq!(after["delivered"]["consumer_seq"], 0);
+        stream.publish("1", 2).await;
+        let later = consumer.fetch(2).await;
+        assert_eq!(offsets(&later), [7, 8]);
+        assert_eq!(sequences(&later), [1, 2]);
+    })
+    .await;
+}
+
 #[tokio::test]
 async fn on_a_work_queue_a_reset_brings_back_exactly_what_is_not_acked_in_order() {
     on_every_version(async |lab| {

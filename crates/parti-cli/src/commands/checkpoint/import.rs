@@ -88,6 +88,7 @@ pub async fn run(args: Args) -> Result<(), Failure> {
             unknown: true,
         },
         dry_run: args.change.dry_run,
+        reason: args.change.reason.into(),
         shape: args.output.output,
     };
     super::carry_out(&store, &checkpoints, wanted, manner).await

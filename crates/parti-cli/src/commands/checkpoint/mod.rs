@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 
 use clap::Subcommand;
 use parti::inspect::{Bounds, Group, PartitionView};
-use parti::operate::{Change, Checkpoints, Rules, Verdict, Wanted};
+use parti::operate::{Change, Checkpoints, Reason, Rules, Verdict, Wanted};
 use parti::store::GroupStore;
 use parti::{Offset, PartitionId};
 use serde::Serialize;
@@ -152,6 +152,7 @@ fn outside(partition: &PartitionId, next: Offset, bounds: &Bounds) -> Failure {
 struct Manner {
     rules: Rules,
     dry_run: bool,
+    reason: Reason,
     shape: Shape,
 }
 
@@ -168,7 +169,10 @@ async fn carry_out(
     }
     let mut changes = planned;
     if !manner.dry_run {
-        changes = match checkpoints.apply(changes, manner.rules).await {
+        changes = match checkpoints
+            .apply(changes, manner.rules, &manner.reason)
+            .await
+        {
             Ok(applied) => applied,
             Err(error) => {
                 eprintln!(
@@ -214,8 +218,8 @@ async fn refusal(
     Ok(Some(match &first.verdict {
         Verdict::Unknown => unknown(partition, &places::group(store).await?),
         Verdict::Served => Failure::refused(format!(
-            "partition {partition} is being served by {}; stop its worker, or give --force to \
-             fence it; {done}{more}",
+            "partition {partition} is being served by {}; pause it or stop its worker, or give \
+             --force to fence it; {done}{more}",
             or_dash(first.served_by.as_ref())
         )),
         Verdict::Back => Failure::refused(format!(

@@ -14,7 +14,7 @@ const ASK_AT_ONCE: usize = 16;
 
 /// Go on at the earliest or latest message, at an offset or a time.
 ///
-/// A partition that is being served is refused, unless --force is given: then its
+/// A partition that is being served is refused, unless it is paused or --force is given: then its
 /// owner is fenced, drops what it had, and goes on at the new place under a higher epoch. If one
 /// partition is refused, none is changed.
 ///
@@ -66,6 +66,7 @@ pub async fn run(args: Args) -> Result<(), Failure> {
             unknown: false,
         },
         dry_run: args.change.dry_run,
+        reason: args.change.reason.into(),
         shape: args.output.output,
     };
     super::carry_out(&store, &checkpoints, wanted, manner).await

@@ -60,13 +60,6 @@ impl Marks {
         });
         mark.unwrap_or(Mark::REST)
     }
-
-    /// The worker with this letter.
-    pub fn with(&self, letter: char) -> Option<&WorkerId> {
-        let number = LETTERS.chars().position(|known| known == letter)?;
-        let mut known = self.numbers.iter();
-        known.find_map(|(worker, own)| (*own == number).then_some(worker))
-    }
 }
 
 #[cfg(test)]
@@ -81,8 +74,6 @@ mod tests {
         marks.see([&ids[2], &ids[0], &ids[3]]);
         let letters: Vec<char> = ids.iter().map(|id| marks.of(id).letter).collect();
         assert_eq!(letters, ['A', '#', 'C', 'B']);
-        assert_eq!(marks.with('C'), Some(&ids[2]));
-        assert_eq!(marks.with('Z'), None);
     }
 
     #[test]

@@ -45,7 +45,7 @@ const SHORTEST: Duration = Duration::from_millis(100);
 /// The longest, however long a drawing takes.
 const LONGEST: Duration = Duration::from_millis(500);
 /// A rest is so many times as long as the drawing before it.
-const REST_FOR_DRAWING: u32 = 50;
+const REST_FOR_DRAWING: u32 = 100;
 
 /// Watch a group live in the terminal: workers, a map of partitions by owner, lag, rates, handoffs.
 ///
@@ -109,7 +109,8 @@ pub async fn run(args: Args) -> Result<(), Failure> {
                 let began = Instant::now();
                 screen.draw(|frame| screen::draw(frame, &mut app, paint))?;
                 changed = false;
-                rest = Instant::now() + (began.elapsed() * REST_FOR_DRAWING).clamp(SHORTEST, LONGEST);
+                let pause = began.elapsed() * REST_FOR_DRAWING;
+                rest = Instant::now() + pause.clamp(SHORTEST, LONGEST);
                 continue;
             }
         };

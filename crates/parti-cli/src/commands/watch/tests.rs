@@ -38,6 +38,7 @@ pub fn partition_view(id: &str, owner: Option<&str>, next: u64) -> PartitionView
         end: None,
         lag: None,
         paused: false,
+        pinned_to: None,
         unserved: None,
         claimed_ms: NOW - 60_000,
         updated_ms: NOW - 2_000,
@@ -57,6 +58,7 @@ fn worker_view(id: &str, owns: usize) -> WorkerView {
         serve: Some(owns),
         prepare: 0,
         applied: Version(8),
+        drained: false,
         blocked_by: Vec::new(),
         degraded: None,
     }
@@ -103,6 +105,7 @@ fn group(workers: usize, partitions: usize) -> Group {
             .map(|p| partition_view(&p.to_string(), Some(&names[p % workers]), 100))
             .collect(),
         unreadable: Vec::new(),
+        history: Vec::new(),
     }
 }
 
@@ -214,12 +217,16 @@ fn everything_that_matters_is_on_a_small_screen() {
     shows(&lines, "rebalancing for 44s: worker-1 joined");
     shows(
         &lines,
-        "3 workers · 40 partitions · lag 7,995 · in 100/s · 1 moving",
+        "3 workers · 40 partitions · lag 8,000 · in 100/s · 1 moving",
     );
     shows(&lines, "40  by id  ! 1 owner gone  · 1 free  = 1 paused");
     shows(&lines, "A* worker-0");
     shows(&lines, "C  worker-2  silent     33s");
     shows(&lines, "ABCAB!A=·A BCABCABCAB");
+    shows(
+        &lines,
+        "  5          worker-2       3         100       55       -  owner gone",
+    );
     shows(&lines, "3          A worker-0 → B worker-1  ready");
     shows(&lines, "q quit  ? help");
 }

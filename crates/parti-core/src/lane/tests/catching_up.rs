@@ -104,6 +104,42 @@ fn a_lane_below_the_sweep_reads_alone_and_the_others_go_on() {
     assert_eq!((names, from), (vec![B.to_string(), C.into()], 93));
 }
 
+/// The server says in the middle of the stream that it has no more, and brought some before or not.
+#[test]
+fn a_sweep_that_ends_early_goes_on_where_it_ended_and_one_that_brought_nothing_is_tried_again() {
+    let mut bench = behind(100, [1, 1, 1]);
+    let reads = requests(&bench.run(), "Read");
+    let actions = probed(&mut bench, &reads);
+    let mut order = handled(&actions, A);
+    let (ask, _, from, _) = only_sweep(&actions);
+    assert_eq!(from, 2);
+    swept(&mut bench, ask, &[(A, 2), (B, 3), (C, 4)], 5);
+    let actions = bench.run();
+    let (ask, names, from, upto) = only_sweep(&actions);
+    let all = vec![A.into(), B.into(), C.into()];
+    assert_eq!(
+        (names, from, upto),
+        (all.clone(), 5, 100),
+        "no more, no less"
+    );
+
+    swept(&mut bench, ask, &[], 5);
+    let actions = bench.run();
+    assert_eq!(requests(&actions, "Sweep"), [], "not at once");
+    assert_eq!(requests(&actions, "Read"), [], "nor by each for itself");
+    bench.pass_to_deadline();
+    let (ask, names, from, _) = only_sweep(&bench.run());
+    assert_eq!((names, from), (all, 5), "nothing counts as looked at");
+
+    swept(&mut bench, ask, &[(A, 5), (B, 6), (C, 7)], 101);
+    order.extend(handled(&bench.run(), A));
+    for offset in [1, 2, 5] {
+        bench.done(A, 1, offset);
+        order.extend(handled(&bench.run(), A));
+    }
+    assert_eq!(order, [1, 2, 5]);
+}
+
 #[test]
 fn a_sweep_that_keeps_failing_leaves_it_to_reads() {
     let mut bench = behind(100, [1, 1, 1]);

@@ -5,6 +5,7 @@ mod changes;
 mod chaos;
 mod handoff;
 mod limits;
+mod operators;
 mod start;
 mod takeover;
 
@@ -324,7 +325,7 @@ impl World {
             Decision::Planned { .. }
             | Decision::Moved(_)
             | Decision::Trouble(_)
-            | Decision::History(_) => {}
+            | Decision::History(..) => {}
         }
     }
 
@@ -547,6 +548,6 @@ pub(super) fn render(decision: &Decision) -> String {
         ),
         Decision::Moved(handoff) => format!("moved: {handoff:?}"),
         Decision::Trouble(trouble) => format!("trouble: {trouble}"),
-        Decision::History(line) => format!("history: {line}"),
+        Decision::History(_, line) => format!("history: {line}"),
     }
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::*;
-use crate::ids::{Nonce, Term, Version};
+use crate::ids::{Nonce, Revision, Term, Version};
 use crate::io::{
     Body, Expect, HandlerResult, Message, Ran, ReadBatch, RequestId, Run, SourceEvent,
 };
@@ -65,6 +65,7 @@ fn session(status: SessionStatus, life: u64) -> WorkerRecord {
         load: 0,
         degraded: None,
         partitions: 0,
+        heeds: Revision(0),
         renewed_at: 0,
         nonce: Nonce(0),
     }

@@ -118,6 +118,7 @@ impl Group {
                 load: 0,
                 degraded: None,
                 partitions: 0,
+                heeds: Revision(0),
                 renewed_at: 0,
                 nonce: Nonce(0),
             },

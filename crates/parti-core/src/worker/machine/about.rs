@@ -19,6 +19,11 @@ impl Worker {
         let mut term = Term(0);
         if self.leaderless.is_some() {
             self.told.released = Version(self.holdings.releases());
+            if self.holdings.all_released()
+                && let Some(leaderless) = &self.leaderless
+            {
+                self.told.heeds = leaderless.heeding();
+            }
         } else if let Some(told) = &self.told.assignment {
             term = told.term;
             ready.version = told.version;
@@ -43,6 +48,7 @@ impl Worker {
             load: self.holdings.load(),
             degraded: self.lanes.degraded(),
             partitions: self.partitions_hash,
+            heeds: self.told.heeds,
             renewed_at: 0,
             nonce: Nonce(0),
         }

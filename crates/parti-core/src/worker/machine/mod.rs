@@ -5,6 +5,7 @@
 //!
 //! ```text
 //! identity ▶ session ▶ election ▶ leader │ leaderless ▶ holdings ⇄ lanes ▶ stop ▶ session (news)
+//!   ▶ chronicle
 //! ```
 
 mod about;
@@ -19,7 +20,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::config::{Config, Coordination};
-use crate::ids::{Term, Version, WorkerId};
+use crate::ids::{Revision, Term, Version, WorkerId};
 use crate::io::{SourceEvent, SourceKind};
 use crate::lane::Lanes;
 use crate::leader::election::Election;
@@ -31,6 +32,7 @@ use crate::session::Session;
 use crate::session::silence::Silence;
 use crate::strategy::Strategy;
 use crate::time::Time;
+use crate::worker::chronicle::Chronicle;
 use crate::worker::holding::Holdings;
 use crate::worker::identity::Identity;
 use crate::worker::leaderless::Leaderless;
@@ -61,6 +63,8 @@ struct Told {
     highest_term: Term,
     released: Version,
     applied: Version,
+    /// Without a leader: up to which revision of the overrides nothing forbidden is held.
+    heeds: Revision,
 }
 
 /// One worker of a group.
@@ -101,6 +105,7 @@ pub struct Worker {
     list_again_at: Time,
     disagreement: Disagreement,
     stopping: Option<Stopping>,
+    chronicle: Chronicle,
 }
 
 /// Whether this worker's partition list is another than the plan's.
@@ -156,6 +161,7 @@ impl Worker {
             list_again_at: Time::ZERO,
             disagreement: Disagreement::None,
             stopping: None,
+            chronicle: Chronicle::new(config.operation_timeout),
             strategy: options.strategy,
             capacity,
             config,
@@ -210,7 +216,10 @@ impl Worker {
             next = next.min(stopping.next_deadline(now));
         }
         if let Some((me, _)) = self.session.id() {
-            next = next.min(self.holdings_wake).min(self.lanes.next_deadline());
+            next = next
+                .min(self.holdings_wake)
+                .min(self.lanes.next_deadline())
+                .min(self.chronicle.next_deadline());
             if self.lease_alive {
                 next = next.min(self.session.lease_until());
                 match &self.leaderless {

@@ -67,6 +67,16 @@ impl Worker {
                 }
             }
             Scope::Prefix(Prefix::Workers) => self.sessions_watched(event),
+            Scope::Prefix(Prefix::Requests) => {
+                if let Some(leader) = &mut self.leader {
+                    leader.requests_watched(event);
+                }
+            }
+            Scope::Key(Key::Overrides) => {
+                if let Some(leaderless) = &mut self.leaderless {
+                    leaderless.overrides_watched(event, &mut self.out);
+                }
+            }
             _ => {}
         }
     }

@@ -38,6 +38,9 @@ impl Worker {
                 return Ok(());
             }
             self.step_session()?;
+            if let Some((me, _)) = self.session.id() {
+                self.chronicle.step(me, &mut self.out);
+            }
         } else {
             self.pump_lanes();
         }
@@ -105,9 +108,9 @@ impl Worker {
     }
 
     pub(super) fn step_leaderless(&mut self) {
-        let fit = self.stopping.is_none() && self.lanes.degraded().is_none();
+        let stays = self.stopping.is_none();
         let lease = self.lease();
-        let (Some(leaderless), Some((me, _)), Some(list)) =
+        let (Some(leaderless), Some((me, life)), Some(list)) =
             (&mut self.leaderless, self.session.id(), &self.partitions)
         else {
             return;
@@ -115,6 +118,7 @@ impl Worker {
         if !lease {
             return;
         }
+        let fit = stays && self.lanes.degraded().is_none() && !leaderless.drains(me, life);
         let serve = leaderless.step(
             me,
             fit,

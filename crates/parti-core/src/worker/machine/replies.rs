@@ -3,9 +3,11 @@
 use crate::ids::{Term, Version, WorkerId};
 use crate::io::{Scope, StoreReply};
 use crate::key::{Key, Prefix};
-use crate::leader::{Leader, Sessions, election};
+use crate::leader::{self, Leader, Sessions, election};
+use crate::record::EventKind;
 use crate::session;
 use crate::time::Time;
+use crate::worker::chronicle::Chronicle;
 use crate::worker::leaderless::Leaderless;
 use crate::worker::outbox::{Answered, Purpose};
 use crate::worker::{Action, Fatal, Report};
@@ -39,6 +41,25 @@ impl Worker {
                     leader.recovered_plan(reply, &mut self.out);
                 }
             }
+            Purpose::ReadOverrides => {
+                let found = |leader: &mut Leader| leader.overrides_read(reply, &mut self.out);
+                if let Some(term) = self.leader.as_mut().and_then(found) {
+                    self.outdone(term);
+                }
+            }
+            Purpose::WriteOverrides => {
+                let found = |leader: &mut Leader| leader.overrides_written(reply, &mut self.out);
+                if let Some(term) = self.leader.as_mut().and_then(found) {
+                    self.outdone(term);
+                }
+            }
+            Purpose::AnswerRequests(ids) => {
+                if let Some(leader) = &mut self.leader {
+                    leader.requests_answered(ids, reply, &mut self.out);
+                }
+            }
+            Purpose::ReadEvents => self.chronicle.listed(reply, &mut self.out),
+            Purpose::WriteEvents(keys) => self.chronicle.written(keys, reply, &mut self.out),
             Purpose::Publish(keys) => {
                 if let Some(leader) = &mut self.leader
                     && let Some(term) = leader.published(keys, reply, &mut self.out)
@@ -85,6 +106,10 @@ impl Worker {
             }
             session::Outcome::Missed => self.heartbeats.1 += 1,
             session::Outcome::Lost => self.session_lost(),
+            session::Outcome::Dismissed => {
+                self.session_lost();
+                return Err(Fatal::Dismissed);
+            }
             session::Outcome::Gone => self.end(Ok(())),
             session::Outcome::Failed(fatal) => return Err(fatal),
         }
@@ -99,7 +124,9 @@ impl Worker {
         self.silence.succeeded(self.out.now());
         self.out.report(Report::Claimed(me.clone(), incarnation));
         if self.leaderless.is_some() {
-            self.out.push(Action::Watch(Scope::Prefix(Prefix::Workers)));
+            for scope in [Scope::Prefix(Prefix::Workers), Scope::Key(Key::Overrides)] {
+                self.out.push(Action::Watch(scope));
+            }
         } else {
             for key in [Key::Leader, Key::Plan, Key::Assignment(me.clone())] {
                 self.out.push(Action::Watch(Scope::Key(key)));
@@ -124,6 +151,7 @@ impl Worker {
         self.step_down();
         self.election.reset();
         self.out.forget_pending();
+        self.chronicle = Chronicle::new(self.config.operation_timeout);
         if let Some(leaderless) = &mut self.leaderless {
             *leaderless = Leaderless::new(&self.config, self.strategy.clone(), self.capacity);
         }
@@ -177,6 +205,8 @@ impl Worker {
         let me = me.clone();
         self.sessions = Sessions::default();
         self.out.report(Report::Leading(Some(term)));
+        let line = format!("{me} leads under term {term}");
+        self.out.tell(EventKind::Election, line);
         let leader = Leader::begin(
             self.config.clone(),
             self.strategy.clone(),
@@ -196,8 +226,9 @@ impl Worker {
 
     pub(super) fn step_down(&mut self) {
         if self.leader.take().is_some() {
-            self.out
-                .push(Action::Unwatch(Scope::Prefix(Prefix::Workers)));
+            for prefix in leader::WATCHED {
+                self.out.push(Action::Unwatch(Scope::Prefix(prefix)));
+            }
             self.out.report(Report::Leading(None));
         }
     }

@@ -1,5 +1,6 @@
 //! What a message of the stream says of itself.
 
+use std::borrow::Cow;
 use std::str::FromStr;
 use std::sync::Arc;
 
@@ -82,7 +83,7 @@ pub(super) fn record(
     payload: Bytes,
     timestamp_ms: u64,
 ) -> Record {
-    let mut all: Vec<(String, Bytes)> = Vec::new();
+    let mut all = Vec::with_capacity(headers.map_or(0, HeaderMap::len));
     for (name, values) in headers.into_iter().flat_map(HeaderMap::iter) {
         let name: &str = name.as_ref();
         for value in values {
@@ -92,10 +93,15 @@ pub(super) fn record(
     }
     all.sort_by(|(a, _), (b, _)| a.cmp(b));
     let key = all.iter().find(|(name, _)| name == KEY);
+    // Nearly all keys are plain text, and copied as they are.
+    let key = key.map(|(_, key)| match Cow::from(percent_decode(key)) {
+        Cow::Borrowed(key) => Bytes::copy_from_slice(key),
+        Cow::Owned(key) => key.into(),
+    });
     Record {
         offset: Offset(offset),
         subject: subject.into(),
-        key: key.map(|(_, key)| percent_decode(key).collect::<Vec<u8>>().into()),
+        key,
         headers: all,
         payload,
         timestamp_ms,

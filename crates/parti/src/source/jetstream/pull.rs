@@ -355,57 +355,66 @@ impl PullLoop {
             self.lost();
             return;
         };
-        self.message(first).await;
+        self.heard = Instant::now();
+        let mut answered = self.message(first).await;
         for _ in 1..BURST {
             match next(&mut self.inbox).now_or_never() {
-                Some(Some(message)) => self.message(message).await,
-                _ => return,
+                Some(Some(message)) => answered = self.message(message).await,
+                _ => break,
             }
+        }
+        if answered {
+            self.api.link.answered();
         }
     }
 
-    async fn message(&mut self, message: Message) {
-        self.heard = Instant::now();
-        if message.status.is_some_and(|status| status.as_u16() == 503) {
+    /// Takes in what came. False: only that nobody is there who could answer.
+    async fn message(&mut self, message: Message) -> bool {
+        let answered = message.status.is_none_or(|status| status.as_u16() != 503);
+        self.wire.is_healthy(answered);
+        let Some(status) = message.status else {
+            self.deliver(message);
+            return true;
+        };
+        if !answered {
             // Nobody has the durable; or this server cannot reach who has.
-            self.wire.is_healthy(false);
             self.api.link.not_answered(self.heard.into_std());
-        } else {
-            self.wire.is_healthy(true);
-            self.api.link.answered();
         }
         let number = message.subject.rsplit('.').next();
         let number = number.and_then(|number| number.parse().ok());
         let number = number.unwrap_or(0_u64);
-        match message.status {
-            Some(status) => {
-                let why = message.description.as_deref().unwrap_or_default();
-                let over = message.headers.as_ref().and_then(|h| h.get(LEFT_OVER));
-                let over = over.and_then(|over| over.as_str().parse().ok());
-                self.status(number, status, why, over).await;
-            }
-            None => self.deliver(message),
-        }
+        let why = message.description.as_deref().unwrap_or_default();
+        let over = message.headers.as_ref().and_then(|h| h.get(LEFT_OVER));
+        let over = over.and_then(|over| over.as_str().parse().ok());
+        self.status(number, status, why, over).await;
+        answered
     }
 
     fn deliver(&mut self, delivery: Message) {
         let Some(life) = &self.life else { return };
-        let reply = delivery.reply.clone().unwrap_or_else(|| "".into());
-        let Some(place) = place(&reply).filter(|place| place.consumer == life.name) else {
-            tracing::warn!(subject = %delivery.subject, "a message came that is no delivery");
+        let Message {
+            subject,
+            reply,
+            payload,
+            headers,
+            ..
+        } = delivery;
+        let place = reply.as_deref().and_then(place);
+        let Some(place) = place.filter(|place| place.consumer == life.name) else {
+            tracing::warn!(%subject, "a message came that is no delivery");
             return;
         };
         if place.deliveries > 1 {
             self.wire.redelivered.fetch_add(1, Relaxed);
         }
         self.wire.pending.store(place.pending, Relaxed);
-        let (sequence, consumer) = (place.sequence, life.identity);
-        let (partition, subject) = self.partitions.of(delivery.subject.as_str());
+        let (sequence, pending, consumer) = (place.sequence, place.pending, life.identity);
+        let (partition, subject) = self.partitions.of(&subject);
         let mut record = record(
             place.offset,
             subject,
-            delivery.headers.as_ref(),
-            delivery.payload.clone(),
+            headers.as_ref(),
+            payload,
             place.timestamp_ms,
         );
         self.partitions.give_key(&mut record);
@@ -414,9 +423,9 @@ impl PullLoop {
             sequence,
             partition,
             message: message(record),
-            pending: place.pending,
+            pending,
         };
-        if self.explicit {
+        if let Some(reply) = reply.filter(|_| self.explicit) {
             self.replies.insert(sequence, reply);
             if self.replies.len() > self.max_replies {
                 self.replies.pop_first();

@@ -68,6 +68,34 @@ impl Found {
     }
 }
 
+/// What a status means for a fetch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Said {
+    /// Nothing.
+    GoOn,
+    /// The request is over, and there may be more.
+    AskAgain,
+    /// There is no more.
+    Dry,
+    /// Something is wrong.
+    Broken,
+}
+
+/// What the server says of a request. `asked`: this fetch has sent one; if not, it is of the fetch
+/// before, which had enough just then, and says nothing of how the stream is now. `came`: whether the
+/// last request brought anything.
+fn said(code: u16, why: &str, asked: bool, came: bool) -> Said {
+    match (code, why) {
+        // Of a request whose messages have all come.
+        (409, "Batch Completed") => Said::GoOn,
+        (404 | 408, _) | (409, "Message Size Exceeds MaxBytes") if !asked => Said::AskAgain,
+        (404 | 408, _) => Said::Dry,
+        // Not in these bytes: the next request brings more.
+        (409, "Message Size Exceeds MaxBytes") if came => Said::AskAgain,
+        _ => Said::Broken,
+    }
+}
+
 /// How a fetch ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Ended {
@@ -104,6 +132,8 @@ pub(super) struct Reader {
     sequence: u64,
     /// How many messages the last request may still bring.
     coming: u64,
+    /// The consumer sequence that was next when the last request was sent.
+    asked_at: u64,
     /// A message that came, but was beyond what was asked for.
     ahead: Option<Message>,
     used: Instant,
@@ -147,6 +177,7 @@ impl Reader {
             next: from,
             sequence: 1,
             coming: 0,
+            asked_at: 1,
             ahead: None,
             used: Instant::now(),
         })
@@ -155,18 +186,26 @@ impl Reader {
     /// Fetches what is wanted, as far as there is any.
     pub async fn fetch(&mut self, api: &Api, wanted: &mut Wanted, found: &mut Found) -> Ended {
         let (begun, before) = (Instant::now(), found.next);
+        let mut asked = false;
         loop {
             let some = found.next > before;
             let deadline = begun + if some { FETCH } else { SILENT };
             let delivery = match self.ahead.take() {
                 Some(delivery) => delivery,
-                None if self.coming == 0 && !self.ask(api, wanted).await => return Ended::Broken,
-                None => match self.receive(deadline).await {
-                    Some(delivery) => delivery,
-                    // What is late can come with the next fetch.
-                    None if some => return Ended::Enough,
-                    None => return Ended::Broken,
-                },
+                None => {
+                    if self.coming == 0 {
+                        asked = true;
+                        if !self.ask(api, wanted).await {
+                            return Ended::Broken;
+                        }
+                    }
+                    match self.receive(deadline).await {
+                        Some(delivery) => delivery,
+                        // What is late can come with the next fetch.
+                        None if some => return Ended::Enough,
+                        None => return Ended::Broken,
+                    }
+                }
             };
             let Some(status) = delivery.status else {
                 match self.take(delivery, wanted, found) {
@@ -176,16 +215,15 @@ impl Reader {
                 }
             };
             let why = delivery.description.as_deref().unwrap_or_default();
-            match (status.as_u16(), why) {
-                // Of a request whose messages have all come.
-                (409, "Batch Completed") => continue,
-                (404 | 408, _) => {
+            let came = self.sequence > self.asked_at;
+            match said(status.as_u16(), why, asked, came) {
+                Said::GoOn => {}
+                Said::AskAgain => self.coming = 0,
+                Said::Dry => {
                     self.coming = 0;
                     return Ended::Dry;
                 }
-                // Not in these bytes: the next request brings more.
-                (409, "Message Size Exceeds MaxBytes") if found.next > before => self.coming = 0,
-                _ => return Ended::Broken,
+                Said::Broken => return Ended::Broken,
             }
         }
     }
@@ -203,6 +241,7 @@ impl Reader {
         let payload = Bytes::from(request.to_string());
         let sent = client.publish_with_reply(subject, self.inbox.clone(), payload);
         self.coming = batch;
+        self.asked_at = self.sequence;
         sent.await.is_ok()
     }
 
@@ -241,7 +280,7 @@ impl Reader {
         } = delivery;
         let record = record(offset, subject, headers.as_ref(), payload, timestamp_ms);
         found.push(&partition, record);
-        Some(!full && offset < wanted.upto && found.bytes < READ_BYTES)
+        Some(!full && offset < wanted.upto && !found.is_enough(usize::MAX))
     }
 
     /// The server would drop it, too, only later.
@@ -340,5 +379,63 @@ async fn clean(kept: Weak<Kept>) {
             Some(kept) if kept.sweep_out() => {}
             _ => return,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::source::Offset;
+
+    const TOO_LARGE: &str = "Message Size Exceeds MaxBytes";
+
+    #[test]
+    fn no_messages_ends_a_fetch_that_asked_and_not_one_that_hears_of_the_one_before() {
+        for (code, why) in [(404, "No Messages"), (408, "Request Timeout")] {
+            for came in [false, true] {
+                assert_eq!(said(code, why, true, came), Said::Dry);
+                assert_eq!(said(code, why, false, came), Said::AskAgain);
+            }
+        }
+    }
+
+    #[test]
+    fn full_bytes_are_asked_for_again_unless_not_even_one_message_fits() {
+        assert_eq!(said(409, TOO_LARGE, true, true), Said::AskAgain);
+        assert_eq!(said(409, TOO_LARGE, false, true), Said::AskAgain);
+        assert_eq!(said(409, TOO_LARGE, false, false), Said::AskAgain);
+        assert_eq!(said(409, TOO_LARGE, true, false), Said::Broken);
+    }
+
+    #[test]
+    fn the_trailing_word_of_a_request_says_nothing_and_any_other_word_that_it_is_broken() {
+        assert_eq!(said(409, "Batch Completed", true, false), Said::GoOn);
+        for (code, why) in [
+            (409, "Consumer Deleted"),
+            (409, "Leadership Change"),
+            (503, ""),
+            (400, "Bad Request"),
+        ] {
+            assert_eq!(said(code, why, false, true), Said::Broken, "{code} {why}");
+        }
+    }
+
+    #[test]
+    fn a_read_holds_so_many_bytes_and_one_message_more_at_the_most() {
+        let payload = Bytes::from(vec![0; 512 * 1024]);
+        let mut found = Found::from(1);
+        for offset in 1.. {
+            let record = Record {
+                offset: Offset(offset),
+                payload: payload.clone(),
+                ..Record::default()
+            };
+            found.push(&PartitionId::new("a"), record);
+            if found.is_enough(usize::MAX) {
+                break;
+            }
+        }
+        assert_eq!(found.records.len(), READ_BYTES / payload.len());
+        assert_eq!(found.next, 17);
     }
 }

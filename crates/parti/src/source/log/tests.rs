@@ -10,6 +10,12 @@ async fn log(folder: &Path) -> Log {
     Log::open(folder.join("log")).await.expect("opens")
 }
 
+async fn topic(folder: &Path, partitions: u32) -> Topic {
+    let log = log(folder).await;
+    let settings = TopicSettings::partitions(partitions);
+    log.create_topic("t", settings).await.expect("made")
+}
+
 fn number(n: u32) -> PartitionId {
     PartitionId::new(n.to_string())
 }
@@ -17,11 +23,7 @@ fn number(n: u32) -> PartitionId {
 #[tokio::test]
 async fn what_is_appended_is_read_in_order_by_another_handle() {
     let folder = tempfile::tempdir().expect("a folder");
-    let topic = log(folder.path())
-        .await
-        .create_topic("t", TopicSettings::partitions(3))
-        .await
-        .expect("made");
+    let topic = topic(folder.path(), 3).await;
     let mut expected: BTreeMap<PartitionId, Vec<String>> = BTreeMap::new();
     for round in 0..10 {
         let batch: Vec<NewRecord> = (0..10)
@@ -114,11 +116,7 @@ async fn the_number_of_partitions_is_for_good_and_mistakes_are_named() {
 #[tokio::test]
 async fn positions_are_resolved() {
     let folder = tempfile::tempdir().expect("a folder");
-    let topic = log(folder.path())
-        .await
-        .create_topic("t", TopicSettings::partitions(1))
-        .await
-        .expect("made");
+    let topic = topic(folder.path(), 1).await;
     topic
         .append((0..5).map(|n| NewRecord::new(format!("{n}"))).collect())
         .await
@@ -220,11 +218,7 @@ async fn a_changed_message_is_noticed_and_what_is_before_it_is_read() {
 #[tokio::test]
 async fn blocks_of_any_size_are_read_from_any_offset() {
     let folder = tempfile::tempdir().expect("a folder");
-    let topic = log(folder.path())
-        .await
-        .create_topic("t", TopicSettings::partitions(1))
-        .await
-        .expect("made");
+    let topic = topic(folder.path(), 1).await;
     // Some blocks of one message, some of many, some cut where they are full.
     let sizes = [1, 70, 1, 1, 700, 3];
     let body = |n: usize| format!("{n}").repeat(1 + n % 40);
@@ -256,11 +250,7 @@ async fn blocks_of_any_size_are_read_from_any_offset() {
 #[tokio::test]
 async fn a_time_is_found_among_blocks() {
     let folder = tempfile::tempdir().expect("a folder");
-    let topic = log(folder.path())
-        .await
-        .create_topic("t", TopicSettings::partitions(1))
-        .await
-        .expect("made");
+    let topic = topic(folder.path(), 1).await;
     for size in [3, 1, 40, 2] {
         let records = (0..size).map(|_| NewRecord::new("x"));
         topic.append(records.collect()).await.expect("appended");

@@ -24,6 +24,11 @@ pub fn size(area: Rect) -> (usize, usize) {
     (tens * TEN, rows)
 }
 
+/// How many rows so many partitions take.
+pub fn rows(area: Rect, partitions: usize) -> usize {
+    partitions.div_ceil(size(area).0)
+}
+
 /// Draws it.
 pub fn draw(buffer: &mut Buffer, area: Rect, app: &App, paint: Paint) {
     let (columns, rows) = size(area);

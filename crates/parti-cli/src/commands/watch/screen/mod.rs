@@ -4,7 +4,7 @@
 //!   narrow                      wide (120 columns and more)
 //!   ┌ head ────────────┐        ┌ head ─────────────────────────┐
 //!   │ workers          │        │ workers       │ map           │
-//!   │ map              │        │               │               │
+//!   │ map, partitions  │        │               │ partitions    │
 //!   │ moving           │        ├ moving ───────┴───────────────┤
 //!   │ chosen, keys     │        │ chosen, keys                  │
 //!   └──────────────────┘        └───────────────────────────────┘
@@ -14,6 +14,7 @@ mod foot;
 mod head;
 mod map;
 mod moving;
+mod partitions;
 mod text;
 mod workers;
 
@@ -34,6 +35,7 @@ struct Places {
     head: Rect,
     workers: Rect,
     map: Rect,
+    partitions: Rect,
     moving: Rect,
     foot: Rect,
 }
@@ -57,6 +59,7 @@ pub fn draw(frame: &mut Frame<'_>, app: &mut App, paint: Paint) {
     } else {
         workers::draw(buffer, places.workers, app, paint);
         map::draw(buffer, places.map, app, paint);
+        partitions::draw(buffer, places.partitions, app, paint);
         moving::draw(buffer, places.moving, app, paint);
     }
     foot::draw(buffer, places.foot, app, paint);
@@ -102,10 +105,17 @@ fn places(area: Rect, app: &App) -> Places {
         let rows = wanted.clamp(3, (above * 9 / 20).max(4));
         (part(body, 0, rows), part(body, rows, above - rows))
     };
+    // The map's title and as many rows as it needs; the rest is for a list, if it is worth it.
+    let needed = count(map::rows(map, app.order.len())).saturating_add(1);
+    let left = map.height.saturating_sub(needed);
+    let left = if left < partitions::FEWEST { 0 } else { left };
+    let partitions = part(map, map.height - left, left);
+    let map = part(map, 0, map.height - left);
     Places {
         head,
         workers,
         map,
+        partitions,
         moving,
         foot,
     }

@@ -106,6 +106,7 @@ fn status(worker: &WorkerRow) -> &'static str {
         SessionStatus::Live if worker.silent => "silent",
         SessionStatus::Live => "live",
         SessionStatus::Leaving => "leaving",
+        SessionStatus::Revoked | SessionStatus::Dismissed => "revoked",
         SessionStatus::Goodbye => "left",
         SessionStatus::Evicted => "evicted",
         SessionStatus::Free => "free",

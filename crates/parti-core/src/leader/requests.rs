@@ -1,0 +1,336 @@
+//! What a request asks of the overrides, and when it is done. Pure: everything is an argument.
+
+use crate::ids::{Incarnation, PartitionId, WorkerId};
+use crate::record::{Outcome, OverridesRecord, Pinned, Request};
+
+/// What must be known of a group to judge requests.
+pub trait Sight {
+    /// Whether there is such a partition.
+    fn lists(&self, partition: &PartitionId) -> bool;
+    /// The life of a worker that is there and means to stay.
+    fn life_of(&self, worker: &WorkerId) -> Option<Incarnation>;
+    /// The life of a worker that is there, whether or not it means to stay.
+    fn present_life(&self, worker: &WorkerId) -> Option<Incarnation>;
+    /// Whether this life is over, for certain.
+    fn is_over(&self, worker: &WorkerId, life: Incarnation) -> bool;
+    /// Those who are there and mean to stay.
+    fn staying(&self) -> Vec<(WorkerId, Incarnation)>;
+    /// Whether this partition is paused, and nobody holds it any more.
+    fn is_free(&self, partition: &PartitionId) -> bool;
+    /// Whether this life has let go of everything, and is to get nothing.
+    fn holds_nothing(&self, worker: &WorkerId, life: Incarnation) -> bool;
+    /// Whether this worker serves the partition, and no move of it is under way.
+    fn serves(&self, worker: &WorkerId, partition: &PartitionId) -> bool;
+}
+
+/// Enters an open request into the overrides. To enter it twice is to enter it once, so that a
+/// leader may go on where another one died. An error is the reason why it is refused.
+pub fn enter(
+    request: &Request,
+    overrides: &mut OverridesRecord,
+    sight: &dyn Sight,
+) -> Result<(), String> {
+    let listed = |partition: &PartitionId| {
+        let known = sight.lists(partition);
+        known
+            .then_some(())
+            .ok_or_else(|| format!("there is no partition {partition} in this group"))
+    };
+    let here = |worker: &WorkerId| {
+        sight
+            .life_of(worker)
+            .ok_or_else(|| format!("{worker} is not in the group, or is leaving it"))
+    };
+    match request {
+        Request::Drain { worker } => {
+            let life = here(worker)?;
+            let others = sight.staying();
+            let replaced = others
+                .iter()
+                .any(|(other, life)| other != worker && !overrides.drains(other, *life));
+            if !replaced {
+                return Err(format!("nobody else is there to serve what {worker} has"));
+            }
+            overrides.drain(worker, life);
+        }
+        Request::Undrain { worker } => overrides.undrain(worker),
+        // It names its life, so nothing has to be entered: carrying it out twice is carrying it out
+        // once.
+        Request::Evict {
+            worker,
+            incarnation,
+            ..
+        } => {
+            let there = sight.present_life(worker) == Some(*incarnation);
+            if !there && !sight.is_over(worker, *incarnation) {
+                return Err(format!("there is no such life of {worker} in the group"));
+            }
+        }
+        Request::Move { partition, worker } | Request::Pin { partition, worker } => {
+            listed(partition)?;
+            let life = here(worker)?;
+            if overrides.drains(worker, life) {
+                return Err(format!("{worker} is drained"));
+            }
+            let moved = matches!(request, Request::Move { .. });
+            if moved && overrides.pauses(partition) {
+                return Err(format!("partition {partition} is paused"));
+            }
+            overrides.pin(Pinned {
+                partition: partition.clone(),
+                worker: worker.clone(),
+                incarnation: moved.then_some(life),
+            });
+        }
+        Request::Unpin { partition } => overrides.unpin(partition),
+        Request::Pause { partition } => {
+            listed(partition)?;
+            overrides.pause(partition);
+        }
+        Request::Resume { partition } => overrides.resume(partition),
+        Request::Rebalance => {}
+    }
+    Ok(())
+}
+
+/// What became of a request that was entered; none while it is under way.
+pub fn outcome(
+    request: &Request,
+    overrides: &OverridesRecord,
+    sight: &dyn Sight,
+) -> Option<Outcome> {
+    let refused = |why: String| Some(Outcome::Refused { why });
+    let done = |done: bool| done.then_some(Outcome::Done);
+    match request {
+        Request::Drain { worker } => match overrides.drained_life(worker) {
+            Some(life) if sight.is_over(worker, life) => refused(format!("{worker} is gone")),
+            Some(life) => done(sight.holds_nothing(worker, life)),
+            None => refused(format!("{worker} is gone, or was undrained meanwhile")),
+        },
+        Request::Evict {
+            worker,
+            incarnation,
+            ..
+        } => {
+            let over = sight.is_over(worker, *incarnation) || crate::planted!(EvictDoneTooSoon);
+            if !over && sight.present_life(worker) != Some(*incarnation) {
+                return refused(format!("{worker} is not known any more"));
+            }
+            done(over)
+        }
+        Request::Pause { partition } => {
+            if overrides.pauses(partition) {
+                done(sight.is_free(partition) || !sight.lists(partition))
+            } else {
+                refused(format!("partition {partition} was resumed meanwhile"))
+            }
+        }
+        Request::Move { partition, worker } => {
+            let pin = overrides.pin_of(partition);
+            let stands = pin.is_some_and(|pin| pin.worker == *worker);
+            let gone = sight
+                .life_of(worker)
+                .is_none_or(|life| overrides.drains(worker, life));
+            if !stands || gone {
+                refused(format!(
+                    "{worker} is gone or drained, or another request came between"
+                ))
+            } else if overrides.pauses(partition) || !sight.lists(partition) {
+                refused(format!(
+                    "partition {partition} was paused or removed meanwhile"
+                ))
+            } else {
+                done(sight.serves(worker, partition))
+            }
+        }
+        Request::Undrain { .. }
+        | Request::Pin { .. }
+        | Request::Unpin { .. }
+        | Request::Resume { .. }
+        | Request::Rebalance => Some(Outcome::Done),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Two workers, of which the first serves `p` and does what it is told at once.
+    #[derive(Default)]
+    struct Group {
+        gone: Vec<WorkerId>,
+        busy: bool,
+    }
+
+    impl Sight for Group {
+        fn lists(&self, partition: &PartitionId) -> bool {
+            partition.as_str() == "p"
+        }
+        fn life_of(&self, worker: &WorkerId) -> Option<Incarnation> {
+            let mut staying = self.staying().into_iter();
+            staying.find(|(id, _)| id == worker).map(|(_, life)| life)
+        }
+        fn present_life(&self, worker: &WorkerId) -> Option<Incarnation> {
+            self.life_of(worker)
+        }
+        fn is_over(&self, worker: &WorkerId, life: Incarnation) -> bool {
+            self.gone.contains(worker) && life == Incarnation(7)
+        }
+        fn staying(&self) -> Vec<(WorkerId, Incarnation)> {
+            let all = ["a", "b"].map(WorkerId::new).into_iter();
+            all.filter(|id| !self.gone.contains(id))
+                .map(|id| (id, Incarnation(7)))
+                .collect()
+        }
+        fn is_free(&self, _: &PartitionId) -> bool {
+            !self.busy
+        }
+        fn holds_nothing(&self, _: &WorkerId, _: Incarnation) -> bool {
+            !self.busy
+        }
+        fn serves(&self, worker: &WorkerId, _: &PartitionId) -> bool {
+            worker.as_str() == "a" && !self.busy
+        }
+    }
+
+    fn worker(id: &str) -> WorkerId {
+        WorkerId::new(id)
+    }
+
+    fn p() -> PartitionId {
+        PartitionId::new("p")
+    }
+
+    fn entered(requests: &[Request], group: &Group) -> OverridesRecord {
+        let mut overrides = OverridesRecord::default();
+        for request in requests {
+            enter(request, &mut overrides, group).expect("it can be done");
+            let once = overrides.clone();
+            enter(request, &mut overrides, group).expect("it can be done");
+            assert_eq!(overrides, once, "{request:?} twice is once");
+        }
+        overrides
+    }
+
+    #[test]
+    fn what_cannot_be_done_is_refused_with_the_reason() {
+        let group = Group::default();
+        let mut overrides = OverridesRecord::default();
+        let unknown = PartitionId::new("q");
+        let there = Request::Move {
+            partition: p(),
+            worker: worker("b"),
+        };
+        for (request, why) in [
+            (
+                Request::Pause {
+                    partition: unknown.clone(),
+                },
+                "no partition q",
+            ),
+            (
+                Request::Drain {
+                    worker: worker("c"),
+                },
+                "not in the group",
+            ),
+            (
+                Request::Pin {
+                    partition: unknown,
+                    worker: worker("a"),
+                },
+                "no partition q",
+            ),
+        ] {
+            let refused = enter(&request, &mut overrides, &group).expect_err("refused");
+            assert!(refused.contains(why), "{refused:?} does not say {why:?}");
+            assert_eq!(overrides, OverridesRecord::default());
+        }
+        overrides.drain(&worker("b"), Incarnation(7));
+        let last = Request::Drain {
+            worker: worker("a"),
+        };
+        assert!(enter(&last, &mut overrides, &group).is_err());
+        assert!(enter(&there, &mut overrides, &group).is_err());
+    }
+
+    #[test]
+    fn a_drain_is_done_when_nothing_is_held_and_ends_with_its_worker() {
+        let drain = Request::Drain {
+            worker: worker("a"),
+        };
+        let mut group = Group {
+            busy: true,
+            ..Group::default()
+        };
+        let overrides = entered(std::slice::from_ref(&drain), &group);
+        assert_eq!(outcome(&drain, &overrides, &group), None);
+        group.busy = false;
+        assert_eq!(outcome(&drain, &overrides, &group), Some(Outcome::Done));
+        group.gone.push(worker("a"));
+        let gone = outcome(&drain, &overrides, &group);
+        assert!(matches!(gone, Some(Outcome::Refused { .. })));
+        let mut forgotten = overrides;
+        forgotten.forget_lives(|id, life| group.is_over(id, life));
+        assert_eq!(forgotten, OverridesRecord::default());
+    }
+
+    #[test]
+    fn an_eviction_is_done_when_that_life_is_over() {
+        let evict = |life| Request::Evict {
+            worker: worker("a"),
+            incarnation: Incarnation(life),
+            stay_away: false,
+        };
+        let mut group = Group::default();
+        let overrides = entered(&[evict(7)], &group);
+        assert_eq!(overrides, OverridesRecord::default(), "nothing stays");
+        assert_eq!(outcome(&evict(7), &overrides, &group), None);
+        let mut next = overrides.clone();
+        enter(&evict(9), &mut next, &group).expect_err("no such life yet");
+        group.gone.push(worker("a"));
+        assert_eq!(outcome(&evict(7), &overrides, &group), Some(Outcome::Done));
+        entered(&[evict(7)], &group);
+    }
+
+    #[test]
+    fn a_pause_that_is_taken_back_says_so() {
+        let (pause, resume) = (
+            Request::Pause { partition: p() },
+            Request::Resume { partition: p() },
+        );
+        let group = Group::default();
+        let overrides = entered(std::slice::from_ref(&pause), &group);
+        assert_eq!(outcome(&pause, &overrides, &group), Some(Outcome::Done));
+        let overrides = entered(&[pause.clone(), resume.clone()], &group);
+        let taken_back = outcome(&pause, &overrides, &group);
+        assert!(matches!(taken_back, Some(Outcome::Refused { .. })));
+        assert_eq!(outcome(&resume, &overrides, &group), Some(Outcome::Done));
+    }
+
+    #[test]
+    fn a_move_stays_for_one_life_and_a_pin_for_all() {
+        let (partition, to) = (p(), worker("a"));
+        let there = Request::Move {
+            partition: partition.clone(),
+            worker: to.clone(),
+        };
+        let pin = Request::Pin {
+            partition,
+            worker: to,
+        };
+        let mut group = Group::default();
+        let moved = entered(std::slice::from_ref(&there), &group);
+        assert_eq!(outcome(&there, &moved, &group), Some(Outcome::Done));
+        let pinned = entered(&[there.clone(), pin], &group);
+        group.gone.push(worker("a"));
+        assert!(matches!(
+            outcome(&there, &moved, &group),
+            Some(Outcome::Refused { .. })
+        ));
+        for (mut overrides, left) in [(moved, 0), (pinned, 1)] {
+            overrides.forget_lives(|id, life| group.is_over(id, life));
+            assert_eq!(overrides.pinned.len(), left);
+        }
+    }
+}

@@ -1,0 +1,429 @@
+//! What an operator asks of a group, and what became of it.
+//!
+//! ```text
+//!   with a leader:     requests/<id>: open ──▶ the leader judges it, carries it out ──▶ done, refused
+//!   without a leader:  judged here ──▶ overrides, or a session: compare-and-set ──▶ its effect shows
+//! ```
+//!
+//! Both ways judge by the same rules (`parti_core::leader::requests`), end when the effect is there,
+//! and are told in the group's history.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use parti_core::ids::{Incarnation, PartitionId, Revision, WorkerId};
+use parti_core::io::{Expect, StoreError, Stored, Write, WriteOutcome};
+use parti_core::key::Key;
+use parti_core::leader::requests::{self, Sight};
+use parti_core::record::{
+    EventKind, Outcome, OverridesRecord, Record, Request, RequestRecord, SessionStatus,
+    WorkerRecord,
+};
+use serde::Serialize;
+
+use super::{Error, history, nonce, of_core, wall_ms};
+use crate::inspect::{Follower, OwnerSession, Records};
+use crate::store::GroupStore;
+
+/// How often a write is tried that meets others' writes, or a store in trouble.
+const TRIES: u32 = 16;
+/// The wait before it is tried again on a store in trouble.
+const PAUSE: Duration = Duration::from_millis(250);
+
+/// Who asks, and why: both stand in the group's history.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Reason {
+    /// Who asks.
+    pub by: String,
+    /// Why.
+    pub why: String,
+}
+
+/// A request that was carried out.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct CarriedOut {
+    /// What was asked for.
+    pub request: Request,
+    /// How long it took until its effect was there, in milliseconds.
+    pub took_ms: u64,
+}
+
+/// Asks a group for something, and waits until its effect is there, up to `patience`.
+///
+/// What cannot be done is [`Error::Refused`], with the reason. [`Error::Unfinished`] means that it was
+/// asked for and is still under way: nothing takes it back.
+///
+/// ```no_run
+/// use parti::WorkerId;
+/// use parti::core::record::Request;
+/// use parti::operate::{self, Reason};
+/// use parti::store::{self, GroupStore};
+/// use std::time::Duration;
+///
+/// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+/// let billing = GroupStore::new(store::open("sqlite:group.db").await?, "billing")?;
+/// let reason = Reason { by: "alice".into(), why: "new disk".into() };
+/// let drain = Request::Drain { worker: WorkerId::new("worker-1") };
+/// let done = operate::request(&billing, drain, reason, Duration::from_secs(30)).await?;
+/// println!("drained in {} ms", done.took_ms);
+/// # Ok(())
+/// # }
+/// ```
+pub async fn request(
+    store: &GroupStore,
+    request: Request,
+    reason: Reason,
+    patience: Duration,
+) -> Result<CarriedOut, Error> {
+    let began = Instant::now();
+    let records = Records::read(store).await?;
+    let Some(group) = records.identity() else {
+        return Err(Error::NoGroup(store.group().to_owned()));
+    };
+    if records.is_closed() {
+        let why = format!("group {:?} is being deleted", store.group());
+        return Err(Error::Refused(why));
+    }
+    let is_there = |(_, _, session): (_, _, &WorkerRecord)| !session.status.is_over();
+    if !records.sessions().any(is_there) {
+        return Err(Error::Refused(format!(
+            "group {:?} has no workers that could {request}; start one first",
+            store.group()
+        )));
+    }
+    let asked = RequestRecord {
+        request: request.clone(),
+        by: reason.by,
+        why: reason.why,
+        at: wall_ms(),
+        outcome: Outcome::Open,
+        nonce: nonce()?,
+    };
+    let leaderless = group.coordination == "leaderless";
+    let effect = async {
+        if leaderless {
+            Leaderless { store, asked }.carry_out(records).await
+        } else {
+            of_leader(store, asked).await
+        }
+    };
+    let Ok(outcome) = tokio::time::timeout(patience, effect).await else {
+        return Err(Error::Unfinished(format!(
+            "the request to {request} is not carried out after {patience:?}, and stays: it will be \
+             when the group can; `parti group describe` shows what it waits for"
+        )));
+    };
+    match outcome? {
+        Outcome::Refused { why } => Err(Error::Refused(format!("cannot {request}: {why}"))),
+        _ => Ok(CarriedOut {
+            request,
+            took_ms: u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX),
+        }),
+    }
+}
+
+/// Asks the leader, and waits for its answer.
+async fn of_leader(store: &GroupStore, asked: RequestRecord) -> Result<Outcome, Error> {
+    let mut follower = Follower::new(store.watch_all());
+    let key = Key::Request(format!("{:016x}", nonce()?.0).into());
+    let write = Write {
+        key: key.clone(),
+        expect: Expect::Absent,
+        value: Some(Record::Request(Arc::new(asked.clone()))),
+    };
+    // Only this request has its name: whatever is there is it, or what became of it.
+    if let WriteOutcome::Failed(error) = persistent(store, write).await {
+        return Err(of_core(&error).into());
+    }
+    let mut seen = false;
+    let outcome = |records: &Records| {
+        let found = records.requests.iter().find(|stored| stored.key == key)?;
+        match &found.record {
+            Record::Request(record) => Some(record.outcome.clone()),
+            _ => None,
+        }
+    };
+    loop {
+        match follower.next(outcome).await {
+            Some(Ok(Some(outcome @ (Outcome::Done | Outcome::Refused { .. })))) => {
+                return Ok(outcome);
+            }
+            Some(Ok(Some(_))) => seen = true,
+            Some(Ok(None)) if seen => {
+                return Err(Error::Unfinished(format!(
+                    "somebody removed the request to {}",
+                    asked.request
+                )));
+            }
+            // Not there yet, or the store is not heard for a while.
+            Some(_) => {}
+            None => return Err(Error::Unfinished("the store's watch has ended".into())),
+        }
+    }
+}
+
+/// Writes, again where the store is in trouble: the same write lands once, or meets itself.
+async fn persistent(store: &GroupStore, write: Write) -> WriteOutcome {
+    let mut tries = 1;
+    loop {
+        let outcome = store.write(std::slice::from_ref(&write)).await.pop();
+        match outcome {
+            Some(WriteOutcome::Failed(StoreError::Unavailable | StoreError::Unknown))
+                if tries < TRIES =>
+            {
+                tries += 1;
+                tokio::time::sleep(PAUSE).await;
+            }
+            Some(outcome) => return outcome,
+            None => return WriteOutcome::Failed(StoreError::Unavailable),
+        }
+    }
+}
+
+/// An operator of a group without a leader: writes by itself what a leader would.
+struct Leaderless<'a> {
+    store: &'a GroupStore,
+    asked: RequestRecord,
+}
+
+impl Leaderless<'_> {
+    async fn carry_out(&self, records: Records) -> Result<Outcome, Error> {
+        let outcome = self.decide(records).await?;
+        let line = self.asked.told(&outcome);
+        history::tell(self.store, EventKind::Request, &self.asked.by, line).await;
+        Ok(outcome)
+    }
+
+    async fn decide(&self, records: Records) -> Result<Outcome, Error> {
+        let request = &self.asked.request;
+        if *request == Request::Rebalance {
+            return Ok(Outcome::Refused {
+                why: "there is no leader: every worker always goes by the strategy".into(),
+            });
+        }
+        let mut follower = Follower::new(self.store.watch_all());
+        let decided = match request {
+            Request::Evict {
+                worker,
+                incarnation,
+                stay_away,
+            } => {
+                self.revoke(records, worker, *incarnation, *stay_away)
+                    .await?
+            }
+            _ => self.override_strategy(records).await?,
+        };
+        let heeded = match decided {
+            Ok(heeded) => heeded,
+            Err(why) => return Ok(Outcome::Refused { why }),
+        };
+        let outcome = |records: &Records| {
+            let overrides = records.overrides().cloned().unwrap_or_default();
+            let known = records.overrides.as_ref().map(|stored| stored.revision);
+            // A view from before the decision says nothing.
+            if heeded.is_some_and(|heeded| known.is_none_or(|known| known < heeded)) {
+                return None;
+            }
+            requests::outcome(request, &overrides, &Seen { records, heeded })
+        };
+        loop {
+            match follower.next(outcome).await {
+                Some(Ok(Some(outcome))) => return Ok(outcome),
+                Some(_) => {}
+                None => return Err(Error::Unfinished("the store's watch has ended".into())),
+            }
+        }
+    }
+
+    /// Enters the request into the overrides; says at which revision they must be heeded, or why it
+    /// is refused.
+    async fn override_strategy(
+        &self,
+        mut records: Records,
+    ) -> Result<Result<Option<Revision>, String>, Error> {
+        for _ in 0..TRIES {
+            if let Some(found) = &records.overrides
+                && records.overrides().is_none()
+            {
+                return Err(Error::Refused(format!(
+                    "the record overrides cannot be read ({:?}): update this program, or delete the \
+                     record if it is damaged",
+                    found.record
+                )));
+            }
+            let before = records.overrides().cloned().unwrap_or_default();
+            let mut next = before.clone();
+            let sight = Seen {
+                records: &records,
+                heeded: None,
+            };
+            next.forget_lives(|worker, life| sight.is_over(worker, life));
+            if let Err(why) = requests::enter(&self.asked.request, &mut next, &sight) {
+                return Ok(Err(why));
+            }
+            let found = records.overrides.as_ref().map(|stored| stored.revision);
+            if next == before
+                && let Some(found) = found
+            {
+                return Ok(Ok(Some(found)));
+            }
+            let record = Record::Overrides(Arc::new(OverridesRecord {
+                nonce: nonce()?,
+                ..next
+            }));
+            let write = Write {
+                key: Key::Overrides,
+                expect: found.map_or(Expect::Absent, Expect::At),
+                value: Some(record.clone()),
+            };
+            match persistent(self.store, write).await {
+                WriteOutcome::Done(revision) => return Ok(Ok(Some(revision))),
+                // An earlier try of this very write.
+                WriteOutcome::Conflict(Some(found)) if found.record == record => {
+                    return Ok(Ok(Some(found.revision)));
+                }
+                WriteOutcome::Conflict(_) => records = Records::read(self.store).await?,
+                WriteOutcome::Failed(error) => return Err(of_core(&error).into()),
+            }
+        }
+        Err(busy())
+    }
+
+    /// Marks the session, so that it cannot be renewed: its worker gives it up, or it falls silent.
+    async fn revoke(
+        &self,
+        mut records: Records,
+        worker: &WorkerId,
+        life: Incarnation,
+        stay_away: bool,
+    ) -> Result<Result<Option<Revision>, String>, Error> {
+        let key = Key::Worker(worker.clone());
+        let status = if stay_away {
+            SessionStatus::Dismissed
+        } else {
+            SessionStatus::Revoked
+        };
+        for _ in 0..TRIES {
+            let sight = Seen {
+                records: &records,
+                heeded: None,
+            };
+            let mut nothing = OverridesRecord::default();
+            if let Err(why) = requests::enter(&self.asked.request, &mut nothing, &sight) {
+                return Ok(Err(why));
+            }
+            let found = records.workers.iter().find(|stored| stored.key == key);
+            let Some((revision, before)) = found.and_then(open_session) else {
+                return Ok(Ok(None));
+            };
+            let record = Record::Worker(Arc::new(WorkerRecord {
+                incarnation: Some(life),
+                status,
+                nonce: nonce()?,
+                ..before
+            }));
+            let write = Write {
+                key: key.clone(),
+                expect: Expect::At(revision),
+                value: Some(record.clone()),
+            };
+            match persistent(self.store, write).await {
+                WriteOutcome::Done(_) => return Ok(Ok(None)),
+                WriteOutcome::Conflict(Some(found)) if found.record == record => {
+                    return Ok(Ok(None));
+                }
+                WriteOutcome::Conflict(_) => records = Records::read(self.store).await?,
+                WriteOutcome::Failed(error) => return Err(of_core(&error).into()),
+            }
+        }
+        Err(busy())
+    }
+}
+
+fn busy() -> Error {
+    Error::Unfinished("others write the same record all the time; try again".into())
+}
+
+/// A session that is neither over nor revoked.
+fn open_session(stored: &Stored) -> Option<(Revision, WorkerRecord)> {
+    match &stored.record {
+        Record::Worker(record)
+            if matches!(record.status, SessionStatus::Live | SessionStatus::Leaving) =>
+        {
+            Some((stored.revision, (**record).clone()))
+        }
+        _ => None,
+    }
+}
+
+/// A group without a leader, as an operator sees it.
+struct Seen<'a> {
+    records: &'a Records,
+    /// Nobody counts as done before it goes by the overrides of this revision.
+    heeded: Option<Revision>,
+}
+
+impl Seen<'_> {
+    fn lives(&self, stays: bool) -> impl Iterator<Item = (&WorkerId, Incarnation, &WorkerRecord)> {
+        self.records.sessions().filter(move |(_, _, session)| {
+            session.status == SessionStatus::Live
+                || (!stays && session.status == SessionStatus::Leaving)
+        })
+    }
+
+    fn heeds(&self, session: &WorkerRecord) -> bool {
+        self.heeded.is_none_or(|heeded| session.heeds >= heeded)
+    }
+
+    fn owner_of(&self, partition: &PartitionId) -> Option<&(WorkerId, Incarnation)> {
+        let mut all = self.records.checkpoints();
+        all.find_map(|(id, _, record)| (id == partition).then_some(record.owner.as_ref())?)
+    }
+}
+
+impl Sight for Seen<'_> {
+    fn lists(&self, partition: &PartitionId) -> bool {
+        self.records.checkpoints().any(|(id, _, _)| id == partition)
+    }
+
+    fn life_of(&self, worker: &WorkerId) -> Option<Incarnation> {
+        let mut lives = self.lives(true);
+        lives.find_map(|(id, life, _)| (id == worker).then_some(life))
+    }
+
+    fn present_life(&self, worker: &WorkerId) -> Option<Incarnation> {
+        // Also if it was told to end: it is there until it has.
+        let mut sessions = self.records.sessions();
+        sessions.find_map(|(id, life, session)| {
+            (id == worker && !session.status.is_over()).then_some(life)
+        })
+    }
+
+    fn is_over(&self, worker: &WorkerId, life: Incarnation) -> bool {
+        self.records.owner_session(worker, life) == OwnerSession::Over
+    }
+
+    fn staying(&self) -> Vec<(WorkerId, Incarnation)> {
+        let staying = self.lives(true);
+        staying.map(|(id, life, _)| (id.clone(), life)).collect()
+    }
+
+    fn is_free(&self, partition: &PartitionId) -> bool {
+        let all_heed = self.lives(false).all(|(_, _, session)| self.heeds(session));
+        let owner = self.owner_of(partition);
+        all_heed && owner.is_none_or(|(owner, life)| self.is_over(owner, *life))
+    }
+
+    fn holds_nothing(&self, worker: &WorkerId, life: Incarnation) -> bool {
+        let mut lives = self.lives(false);
+        let heeds =
+            lives.any(|(id, own, session)| id == worker && own == life && self.heeds(session));
+        let owner = Some((worker.clone(), life));
+        heeds && !(self.records.checkpoints()).any(|(_, _, record)| record.owner == owner)
+    }
+
+    fn serves(&self, worker: &WorkerId, partition: &PartitionId) -> bool {
+        let owner = self.owner_of(partition);
+        owner.is_some_and(|(owner, life)| owner == worker && self.life_of(worker) == Some(*life))
+    }
+}
