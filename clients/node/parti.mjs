@@ -11,7 +11,8 @@
 
 /** The service did not do it. */
 export class PartiError extends Error {
-  constructor(status, { code = "unknown", message = `the service answered ${status}`, remedy = "" } = {}) {
+  constructor(status, { code = "unknown", message, remedy = "" } = {}) {
+    message ??= `the service answered ${status}`;
     super(remedy ? `${message}; ${remedy}` : message);
     Object.assign(this, { status, code, remedy });
   }
@@ -21,7 +22,8 @@ async function request(url, method, token, body, signal) {
   const headers = {};
   if (token) headers.authorization = `Bearer ${token}`;
   if (body !== undefined) headers["content-type"] = "application/json";
-  const response = await fetch(url, { method, headers, body: body && JSON.stringify(body), signal });
+  const text = body && JSON.stringify(body);
+  const response = await fetch(url, { method, headers, body: text, signal });
   const answer = await response.json().catch(() => null);
   if (!response.ok) throw new PartiError(response.status, answer?.error);
   return answer;
@@ -49,7 +51,8 @@ const pause = (ms) => new Promise((resume) => setTimeout(resume, ms));
 /** One partition that is held: fetched, handled and committed on its own. */
 class Partition {
   constructor(session, { partition, epoch, next_offset }) {
-    Object.assign(this, { session, partition, epoch, next: next_offset, done: null, committed: null });
+    Object.assign(this, { session, partition, epoch, next: next_offset });
+    Object.assign(this, { done: null, committed: null });
     this.over = new AbortController();
     this.ended = this.run();
   }
@@ -194,7 +197,8 @@ export async function consume(options, handler, signal) {
     try {
       await new Session(options, handler).run(signal);
     } catch (error) {
-      if (error instanceof PartiError && [400, 401, 403, 404, 409].includes(error.status)) throw error;
+      const final = [400, 401, 403, 404, 409];
+      if (error instanceof PartiError && final.includes(error.status)) throw error;
     }
     wait = Date.now() - began > 10_000 ? 100 : Math.min(wait * 2, 5000);
     if (!signal?.aborted) await pause(wait);

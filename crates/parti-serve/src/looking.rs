@@ -48,7 +48,8 @@ pub struct About {
 
 /// What this service is, and what this caller may do.
 #[utoipa::path(get, path = "/v1/about", tag = "looking", responses(
-    (status = 200, body = About), (status = "4XX", body = ErrorBody), (status = "5XX", body = ErrorBody)
+    (status = 200, body = About),
+    (status = "4XX", body = ErrorBody), (status = "5XX", body = ErrorBody)
 ))]
 pub async fn about(State(app): State<Arc<App>>, caller: Extension<Caller>) -> Json<About> {
     Json(About {
@@ -103,7 +104,8 @@ impl Summary {
 
 /// All groups of the store, in short.
 #[utoipa::path(get, path = "/v1/groups", tag = "looking", responses(
-    (status = 200, body = Groups), (status = "4XX", body = ErrorBody), (status = "5XX", body = ErrorBody)
+    (status = 200, body = Groups),
+    (status = "4XX", body = ErrorBody), (status = "5XX", body = ErrorBody)
 ))]
 pub async fn groups(State(app): State<Arc<App>>) -> Result<Json<Groups>, Failure> {
     let names = GroupStore::names(app.places.store().as_ref()).await?;
@@ -131,7 +133,8 @@ pub async fn groups(State(app): State<Arc<App>>) -> Result<Json<Groups>, Failure
 #[utoipa::path(get, path = "/v1/groups/{group}", tag = "looking",
     params(("group" = String, Path, description = "The group's name")),
     responses(
-        (status = 200, body = Object), (status = "4XX", body = ErrorBody), (status = "5XX", body = ErrorBody)
+        (status = 200, body = Object),
+        (status = "4XX", body = ErrorBody), (status = "5XX", body = ErrorBody)
 ))]
 pub async fn group(
     State(app): State<Arc<App>>,
@@ -165,7 +168,8 @@ pub struct Lines {
 #[utoipa::path(get, path = "/v1/groups/{group}/events", tag = "looking",
     params(("group" = String, Path, description = "The group's name"), Part),
     responses(
-        (status = 200, body = Lines), (status = "4XX", body = ErrorBody), (status = "5XX", body = ErrorBody)
+        (status = 200, body = Lines),
+        (status = "4XX", body = ErrorBody), (status = "5XX", body = ErrorBody)
 ))]
 pub async fn events(
     State(app): State<Arc<App>>,
@@ -267,7 +271,8 @@ impl StrategyName {
     params(("group" = String, Path, description = "The group's name")),
     request_body = Question,
     responses(
-        (status = 200, body = Vec<Object>), (status = "4XX", body = ErrorBody), (status = "5XX", body = ErrorBody)
+        (status = 200, body = Vec<Object>),
+        (status = "4XX", body = ErrorBody), (status = "5XX", body = ErrorBody)
 ))]
 pub async fn plan(
     State(app): State<Arc<App>>,

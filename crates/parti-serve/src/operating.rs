@@ -91,7 +91,8 @@ pub struct Changed {
     params(("group" = String, Path, description = "The group's name")),
     request_body = Reset,
     responses(
-        (status = 200, body = Changes), (status = "4XX", body = ErrorBody), (status = "5XX", body = ErrorBody)
+        (status = 200, body = Changes),
+        (status = "4XX", body = ErrorBody), (status = "5XX", body = ErrorBody)
 ))]
 pub async fn checkpoints(
     State(app): State<Arc<App>>,

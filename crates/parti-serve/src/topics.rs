@@ -130,7 +130,8 @@ pub struct Position {
     params(("topic" = String, Path, description = "The topic's name")),
     request_body = Messages,
     responses(
-        (status = 200, body = Placed), (status = "4XX", body = ErrorBody), (status = "5XX", body = ErrorBody)
+        (status = 200, body = Placed),
+        (status = "4XX", body = ErrorBody), (status = "5XX", body = ErrorBody)
 ))]
 pub async fn produce(
     State(app): State<Arc<App>>,
@@ -225,7 +226,8 @@ impl Message {
         ("partition" = String, Path, description = "The partition's id"),
         From),
     responses(
-        (status = 200, body = Found), (status = "4XX", body = ErrorBody), (status = "5XX", body = ErrorBody)
+        (status = 200, body = Found),
+        (status = "4XX", body = ErrorBody), (status = "5XX", body = ErrorBody)
 ))]
 pub async fn fetch(
     State(app): State<Arc<App>>,

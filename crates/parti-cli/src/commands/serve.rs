@@ -24,8 +24,8 @@ const SHORTEST: usize = 16;
 /// Serve groups over HTTP: consumers in any language, and a dashboard.
 ///
 /// On loopback everybody of this machine may do everything. Another address needs a token: in the
-/// environment (PARTI_TOKEN, and PARTI_READ_TOKEN for those who may only look), or in a file. Run as
-/// many as you like over one store. SIGTERM and SIGINT stop it gracefully.
+/// environment (PARTI_TOKEN, and PARTI_READ_TOKEN for those who may only look), or in a file. Run
+/// as many as you like over one store. SIGTERM and SIGINT stop it gracefully.
 ///
 /// Example: parti serve --store sqlite:data/group.db --source log:data
 /// Example: PARTI_TOKEN=… parti serve --store nats://localhost:4222 --listen 0.0.0.0:7070
@@ -53,7 +53,8 @@ pub struct Args {
     /// else may reach this address then
     #[arg(long, value_name = "NAME")]
     trust_proxy_header: Option<String>,
-    /// A name that this service goes by, besides addresses and localhost; may be given several times
+    /// A name that this service goes by, besides addresses and localhost; may be given several
+    /// times
     #[arg(long, value_name = "NAME")]
     host: Vec<String>,
     /// The certificate chain for TLS, in PEM

@@ -56,7 +56,8 @@ pub struct Opened {
     params(("group" = String, Path, description = "The group's name")),
     request_body = Registration,
     responses(
-        (status = 201, body = Opened), (status = "4XX", body = ErrorBody), (status = "5XX", body = ErrorBody)
+        (status = 201, body = Opened),
+        (status = "4XX", body = ErrorBody), (status = "5XX", body = ErrorBody)
 ))]
 pub async fn register(
     State(app): State<Arc<App>>,
@@ -113,7 +114,8 @@ pub struct Listed {
 #[utoipa::path(get, path = "/v1/groups/{group}/sessions", tag = "consuming",
     params(("group" = String, Path, description = "The group's name")),
     responses(
-        (status = 200, body = Sessions), (status = "4XX", body = ErrorBody), (status = "5XX", body = ErrorBody)
+        (status = 200, body = Sessions),
+        (status = "4XX", body = ErrorBody), (status = "5XX", body = ErrorBody)
 ))]
 pub async fn list(
     State(app): State<Arc<App>>,
@@ -192,7 +194,8 @@ pub struct Results {
         ("session" = String, Path, description = "The session's name")),
     request_body = Commits,
     responses(
-        (status = 200, body = Results), (status = "4XX", body = ErrorBody), (status = "5XX", body = ErrorBody)
+        (status = 200, body = Results),
+        (status = "4XX", body = ErrorBody), (status = "5XX", body = ErrorBody)
 ))]
 pub async fn commits(
     State(app): State<Arc<App>>,
@@ -218,7 +221,8 @@ pub async fn commits(
         ("session" = String, Path, description = "The session's name")),
     request_body = Release,
     responses(
-        (status = 200, body = Released), (status = "4XX", body = ErrorBody), (status = "5XX", body = ErrorBody)
+        (status = 200, body = Released),
+        (status = "4XX", body = ErrorBody), (status = "5XX", body = ErrorBody)
 ))]
 pub async fn released(
     State(app): State<Arc<App>>,
@@ -245,7 +249,8 @@ const DONE: Json<Done> = Json(Done { result: "ok" });
         ("group" = String, Path, description = "The group's name"),
         ("session" = String, Path, description = "The session's name")),
     responses(
-        (status = 200, body = Done), (status = "4XX", body = ErrorBody), (status = "5XX", body = ErrorBody)
+        (status = 200, body = Done),
+        (status = "4XX", body = ErrorBody), (status = "5XX", body = ErrorBody)
 ))]
 pub async fn heartbeat(
     State(app): State<Arc<App>>,
@@ -262,7 +267,8 @@ pub async fn heartbeat(
         ("group" = String, Path, description = "The group's name"),
         ("session" = String, Path, description = "The session's name")),
     responses(
-        (status = 200, body = Done), (status = "4XX", body = ErrorBody), (status = "5XX", body = ErrorBody)
+        (status = 200, body = Done),
+        (status = "4XX", body = ErrorBody), (status = "5XX", body = ErrorBody)
 ))]
 pub async fn deregister(
     State(app): State<Arc<App>>,
@@ -279,7 +285,8 @@ pub async fn deregister(
 #[utoipa::path(post, path = "/v1/groups/{group}/refresh", tag = "consuming",
     params(("group" = String, Path, description = "The group's name")),
     responses(
-        (status = 200, body = Done), (status = "4XX", body = ErrorBody), (status = "5XX", body = ErrorBody)
+        (status = 200, body = Done),
+        (status = "4XX", body = ErrorBody), (status = "5XX", body = ErrorBody)
 ))]
 pub async fn refresh(
     State(app): State<Arc<App>>,
