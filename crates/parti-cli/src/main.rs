@@ -36,7 +36,8 @@ Examples:
   parti watch --store sqlite:data/group.db --source log:data --topic orders --group billing
   parti checkpoint reset --store sqlite:data/group.db --source log:data --topic orders
         --group billing --all --to earliest --dry-run
-  parti plan --workers 3 --partitions 100 --add 1";
+  parti plan --workers 3 --partitions 100 --add 1
+  parti serve --store sqlite:data/group.db --source log:data";
 
 #[derive(Parser)]
 #[command(name = "parti", version, about = ABOUT, after_help = EXAMPLES)]
@@ -68,6 +69,7 @@ enum Command {
     #[command(subcommand)]
     Checkpoint(commands::checkpoint::Command),
     Plan(commands::plan::Args),
+    Serve(commands::serve::Args),
     Doctor(commands::doctor::Args),
     /// Check settings, and print them
     #[command(subcommand)]
@@ -98,6 +100,7 @@ fn main() -> ExitCode {
             Command::Partition(command) => commands::partition::run(command).await,
             Command::Checkpoint(command) => commands::checkpoint::run(command).await,
             Command::Plan(args) => commands::plan::run(args).await,
+            Command::Serve(args) => commands::serve::run(args).await,
             Command::Doctor(args) => commands::doctor::run(args).await,
             Command::Config(command) => commands::config::run(command),
             Command::Completions(args) => commands::completions::run(&args),

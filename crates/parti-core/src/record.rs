@@ -547,6 +547,9 @@ pub struct TopicRecord {
     pub layout: Layout,
     /// The template of its subjects, such as `orders.{0}`; none in the embedded log.
     pub subject: Option<String>,
+    /// How the group spreads the partitions, for those who join without settings of their own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub strategy: Option<String>,
     /// The writer's mark.
     #[serde(with = "wire::hex_nonce")]
     pub nonce: Nonce,

@@ -12,6 +12,7 @@ pub mod partition;
 pub mod plan;
 pub mod produce;
 pub mod request;
+pub mod serve;
 pub mod status;
 pub mod topic;
 pub mod watch;

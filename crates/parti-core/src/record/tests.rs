@@ -262,9 +262,21 @@ fn examples() -> Vec<(Key, Record, &'static str)> {
                 partitions: 64,
                 layout: Layout::Xxh3Modulo,
                 subject: Some("orders.{0}".into()),
+                strategy: None,
                 nonce: Nonce(10),
             })),
             r#"{"v":1,"partitions":64,"layout":"xxh3_modulo","subject":"orders.{0}","nonce":"000000000000000a"}"#,
+        ),
+        (
+            Key::Topic("orders".into()),
+            Record::Topic(Arc::new(TopicRecord {
+                partitions: 8,
+                layout: Layout::Xxh3Modulo,
+                subject: None,
+                strategy: Some("fair_share".into()),
+                nonce: Nonce(11),
+            })),
+            r#"{"v":1,"partitions":8,"layout":"xxh3_modulo","subject":null,"strategy":"fair_share","nonce":"000000000000000b"}"#,
         ),
     ]
 }

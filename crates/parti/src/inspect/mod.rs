@@ -6,6 +6,7 @@
 //!                                ├─ partitions   owner, epoch, checkpoint ──┐
 //!                                └─ handoffs     who gets what from whom    │
 //!     └── watch ──▶ follow: the same again whenever something changed
+//!     └── whatif: what strategies would do with it
 //!   source ──▶ Bounds ─────────────────────────────────── locate ──▶ lag ◀──┘
 //! ```
 //!
@@ -19,6 +20,7 @@ mod group;
 mod history;
 mod partition;
 mod records;
+pub mod whatif;
 mod worker;
 
 pub use bounds::Bounds;

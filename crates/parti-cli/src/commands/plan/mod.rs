@@ -10,11 +10,11 @@
 mod case;
 mod outcome;
 
+use parti::inspect::whatif;
+
 use crate::exit::{CODES, Failure};
 use crate::flags::{self, OutputFlags};
 use crate::show::show;
-
-use case::Case;
 
 /// Show what would happen before it does: how each strategy would spread partitions over workers,
 /// how even that is, and what would move. Changes nothing.
@@ -82,9 +82,9 @@ fn weight(text: &str) -> Result<(parti::PartitionId, u64), String> {
 
 /// Does it.
 pub async fn run(args: Args) -> Result<(), Failure> {
-    let before = Case::read(&args).await?;
-    let after = before.changed(&args)?;
-    let outcomes = outcome::all(&before, &after, args.cap);
+    let before = case::read(&args).await?;
+    let after = case::changed(&before, &args)?;
+    let outcomes = whatif::outcomes(&before, &after, args.cap, &whatif::strategies());
     show(args.output.output, &outcomes, |outcomes| {
         outcome::table(outcomes, &after)
     })

@@ -1,0 +1,206 @@
+// A consumer of Parti groups, with nothing but what Node (18 or newer) has itself.
+//
+//   import { consume } from "./parti.mjs";
+//   await consume({ url: "http://127.0.0.1:7070", group: "billing", topic: "orders" },
+//     async (message) => bill(message.payload));
+//
+// The handler is called for one message at a time of each partition, in order; partitions go on
+// side by side. What it returns from is done, and is committed in batches. When a partition is to
+// move, the message under way is finished and committed first. When the session is gone, it
+// registers again, and nothing old is committed.
+
+/** The service did not do it. */
+export class PartiError extends Error {
+  constructor(status, { code = "unknown", message, remedy = "" } = {}) {
+    message ??= `the service answered ${status}`;
+    super(remedy ? `${message}; ${remedy}` : message);
+    Object.assign(this, { status, code, remedy });
+  }
+}
+
+async function request(url, method, token, body, signal) {
+  const headers = {};
+  if (token) headers.authorization = `Bearer ${token}`;
+  if (body !== undefined) headers["content-type"] = "application/json";
+  const text = body && JSON.stringify(body);
+  const response = await fetch(url, { method, headers, body: text, signal });
+  const answer = await response.json().catch(() => null);
+  if (!response.ok) throw new PartiError(response.status, answer?.error);
+  return answer;
+}
+
+/** The events of a stream, as [name, data]. */
+async function* events(response) {
+  const decoder = new TextDecoder();
+  let text = "";
+  for await (const chunk of response.body) {
+    text += decoder.decode(chunk, { stream: true });
+    let end;
+    while ((end = text.indexOf("\n\n")) >= 0) {
+      const lines = text.slice(0, end).split("\n");
+      text = text.slice(end + 2);
+      const field = (name) => lines.find((line) => line.startsWith(name))?.slice(name.length);
+      const event = field("event: ");
+      if (event) yield [event, JSON.parse(field("data: "))];
+    }
+  }
+}
+
+const pause = (ms) => new Promise((resume) => setTimeout(resume, ms));
+
+/** One partition that is held: fetched, handled and committed on its own. */
+class Partition {
+  constructor(session, { partition, epoch, next_offset }) {
+    Object.assign(this, { session, partition, epoch, next: next_offset });
+    Object.assign(this, { done: null, committed: null });
+    this.over = new AbortController();
+    this.ended = this.run();
+  }
+
+  async run() {
+    const { options } = this.session;
+    const path = `/v1/topics/${encodeURIComponent(options.topic)}/partitions/` +
+      `${encodeURIComponent(this.partition)}/messages`;
+    while (!this.over.signal.aborted) {
+      try {
+        const asked = `${options.url}${path}?from=${this.next}&limit=100&wait_ms=5000`;
+        const found = await request(asked, "GET", options.token, undefined, this.over.signal);
+        for (const message of found.messages) {
+          if (this.over.signal.aborted) return;
+          await this.session.handler({ ...message, partition: this.partition, epoch: this.epoch });
+          this.done = message.offset;
+        }
+        this.next = found.next;
+      } catch (error) {
+        if (!this.over.signal.aborted) {
+          this.session.tell("trouble", { partition: this.partition, why: String(error) });
+          // The same message again: what failed is not done.
+          if (this.done !== null) this.next = this.done + 1;
+          await pause(500);
+        }
+      }
+    }
+  }
+
+  /** Handles no more; resolves once nothing is under way. */
+  async stop() {
+    this.over.abort();
+    await this.ended;
+  }
+}
+
+class Session {
+  constructor(options, handler) {
+    this.options = options;
+    this.handler = handler;
+    this.tell = options.onEvent ?? (() => {});
+    this.held = new Map();
+  }
+
+  call(method, what, body) {
+    return request(this.path + what, method, this.token, body);
+  }
+
+  async run(signal) {
+    const { url, group, token, name = "node", metadata = {} } = this.options;
+    const sessions = `${url}/v1/groups/${encodeURIComponent(group)}/sessions`;
+    const opened = await request(sessions, "POST", token, { consumer: name, metadata });
+    this.path = `${sessions}/${encodeURIComponent(opened.session)}`;
+    this.token = opened.token;
+    this.tell("registered", { worker: opened.worker });
+    const committing = setInterval(() => this.commit().catch(() => {}), 300);
+    try {
+      await this.listen(opened.ttl_ms, signal);
+    } finally {
+      clearInterval(committing);
+      await Promise.all([...this.held.values()].map((one) => one.stop()));
+      if (signal?.aborted) {
+        await this.commit().catch(() => {});
+        await this.call("DELETE", "").catch(() => {});
+      }
+    }
+  }
+
+  /** Reads the stream, and opens it again while the session lives. */
+  async listen(ttl, signal) {
+    while (!signal?.aborted) {
+      try {
+        const headers = { authorization: `Bearer ${this.token}` };
+        const response = await fetch(`${this.path}/events`, { headers, signal });
+        if (!response.ok) return;
+        for await (const [event, data] of events(response)) {
+          if (event === "end") return this.tell("end", data);
+          await this.take(event, data);
+        }
+      } catch (error) {
+        if (signal?.aborted) return;
+      }
+      await pause(Math.min(ttl / 10, 1000));
+    }
+  }
+
+  async take(event, data) {
+    const mine = this.held.get(data.partition);
+    const same = mine?.epoch === data.epoch;
+    if (event === "session") {
+      const known = new Set(data.held.map((one) => `${one.partition} ${one.epoch}`));
+      for (const one of this.held.values()) {
+        if (!known.has(`${one.partition} ${one.epoch}`)) this.drop(one);
+      }
+    } else if (event === "assigned" && !same) {
+      if (mine) this.drop(mine);
+      this.held.set(data.partition, new Partition(this, data));
+      this.tell(event, data);
+    } else if (event === "revoke" && same) {
+      this.tell(event, data);
+      this.release(mine).catch(() => {});
+    } else if (event === "lost" && same) {
+      this.drop(mine);
+      this.tell(event, data);
+    }
+  }
+
+  drop(one) {
+    if (this.held.get(one.partition) === one) this.held.delete(one.partition);
+    one.over.abort();
+  }
+
+  async release(one) {
+    await one.stop();
+    const body = { partition: one.partition, epoch: one.epoch };
+    if (one.done !== null) body.offset = one.done;
+    const result = await this.call("POST", "/released", body);
+    this.drop(one);
+    this.tell("released", { partition: one.partition, ...result });
+  }
+
+  async commit() {
+    const dirty = [...this.held.values()].filter((one) => one.done !== one.committed);
+    if (!dirty.length) return;
+    const commits = dirty.map(({ partition, epoch, done }) => ({ partition, epoch, offset: done }));
+    const { results } = await this.call("POST", "/commits", { commits });
+    results.forEach(({ result, why }, at) => {
+      if (result === "ok") dirty[at].committed = commits[at].offset;
+      if (result === "fenced") {
+        this.drop(dirty[at]);
+        this.tell("lost", { partition: dirty[at].partition, why });
+      }
+    });
+  }
+}
+
+/** Consumes until the signal says stop. Options: url, group, topic, name, token, onEvent. */
+export async function consume(options, handler, signal) {
+  let wait = 100;
+  while (!signal?.aborted) {
+    const began = Date.now();
+    try {
+      await new Session(options, handler).run(signal);
+    } catch (error) {
+      const final = [400, 401, 403, 404, 409];
+      if (error instanceof PartiError && final.includes(error.status)) throw error;
+    }
+    wait = Date.now() - began > 10_000 ? 100 : Math.min(wait * 2, 5000);
+    if (!signal?.aborted) await pause(wait);
+  }
+}

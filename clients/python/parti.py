@@ -1,0 +1,409 @@
+"""A consumer of Parti groups, with nothing but the standard library.
+
+    from parti import Consumer
+
+    with Consumer("http://127.0.0.1:7070", group="billing", topic="orders") as consumer:
+        for message in consumer:
+            bill(message.payload)          # done when the next one is asked for
+
+What it does, beside the loop:
+
+    stream ──▶ assigned, revoke, lost ──▶ between two messages: begin, let go, drop
+    fetchers ──▶ one long poll for each partition that is held ──▶ messages, in order
+    done ──▶ commits in batches; all of it before a partition is let go of
+    session gone (no sign of life for its TTL) ──▶ registers again; nothing old is committed
+
+A message that was handled may come again after a crash, from the last commit on. `message.epoch`
+is the fencing token for whatever you write elsewhere: it grows with every change of owner.
+"""
+
+import base64
+import collections
+import http.client
+import json
+import threading
+import time
+import urllib.parse
+
+__all__ = ["Client", "Consumer", "Message", "PartiError"]
+
+Message = collections.namedtuple(
+    "Message", ["partition", "offset", "epoch", "key", "payload", "headers", "timestamp_ms"]
+)
+
+
+class PartiError(Exception):
+    """The service did not do it: `status`, `code`, and what to do about it."""
+
+    def __init__(self, status, code, message, remedy):
+        super().__init__(f"{message}; {remedy}" if remedy else message)
+        self.status, self.code, self.remedy = status, code, remedy
+
+
+class Client:
+    """Requests to one service. Every thread has a connection of its own."""
+
+    def __init__(self, url, token=None, timeout=60):
+        parts = urllib.parse.urlsplit(url)
+        if parts.scheme not in ("http", "https") or not parts.hostname:
+            raise ValueError(f"{url!r} is no URL of a service")
+        self._kind = (
+            http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
+        )
+        self._place = (parts.hostname, parts.port)
+        self._token, self._timeout = token, timeout
+        self._own = threading.local()
+
+    def connect(self, timeout=None):
+        return self._kind(*self._place, timeout=timeout or self._timeout)
+
+    def headers(self, token=None):
+        token = token or self._token
+        return {"authorization": f"Bearer {token}"} if token else {}
+
+    def request(self, method, path, body=None, token=None):
+        """One request. It is sent again once if the connection turns out to be closed."""
+        headers = self.headers(token)
+        data = None
+        if body is not None:
+            data = json.dumps(body)
+            headers["content-type"] = "application/json"
+        for again in (True, False):
+            connection = getattr(self._own, "connection", None)
+            fresh = connection is None
+            if fresh:
+                connection = self._own.connection = self.connect()
+            try:
+                connection.request(method, path, data, headers)
+                response = connection.getresponse()
+                return answer(response.status, response.read())
+            except (http.client.HTTPException, OSError):
+                connection.close()
+                self._own.connection = None
+                if fresh or not again:
+                    raise
+        raise AssertionError("unreachable")
+
+    def produce(self, topic, messages):
+        """Appends messages: dicts with key, payload (text or bytes), headers, partition."""
+        body = {"messages": [outgoing(message) for message in messages]}
+        return self.request("POST", f"/v1/topics/{quote(topic)}/messages", body)["placed"]
+
+    def fetch(self, topic, partition, start, limit=100, wait_ms=0):
+        """Messages of a partition from an offset on, as the service tells them."""
+        path = f"/v1/topics/{quote(topic)}/partitions/{quote(partition)}/messages"
+        return self.request("GET", f"{path}?from={start}&limit={limit}&wait_ms={wait_ms}")
+
+    def create_group(self, group, topic, partitions, strategy="fair_share"):
+        """Makes a group; the same again is fine."""
+        body = {"group": group, "topic": topic, "partitions": partitions, "strategy": strategy}
+        return self.request("POST", "/v1/groups", body)
+
+
+def quote(name):
+    return urllib.parse.quote(str(name), safe="")
+
+
+def answer(status, data):
+    """The JSON of an answer, or what went wrong."""
+    try:
+        body = json.loads(data or b"null")
+    except ValueError:
+        body = None
+    if status < 400:
+        return body
+    error = (body or {}).get("error", {}) if isinstance(body, dict) else {}
+    message = error.get("message", f"the service answered {status}")
+    raise PartiError(status, error.get("code", "unknown"), message, error.get("remedy", ""))
+
+
+def outgoing(message):
+    sent = {}
+    for name in ("key", "payload"):
+        value = message.get(name)
+        if isinstance(value, bytes):
+            sent[f"{name}_b64"] = base64.b64encode(value).decode()
+        elif value is not None:
+            sent[name] = value
+    if message.get("partition") is not None:
+        sent["partition"] = str(message["partition"])
+    sent["headers"] = [{"name": n, "value": v} for n, v in message.get("headers", ())]
+    return sent
+
+
+def content(message, name):
+    """Text, or bytes where it is none."""
+    coded = message.get(f"{name}_b64")
+    return base64.b64decode(coded) if coded is not None else message.get(name)
+
+
+class Held:
+    """A partition that is ours, under an epoch."""
+
+    def __init__(self, partition, epoch, start):
+        self.partition, self.epoch, self.next = partition, epoch, start
+        self.over = threading.Event()
+        self.done = None  # the last offset that is handled
+        self.committed = None
+
+
+class Consumer:
+    """One member of a group. Iterate over it; leave the `with` to deregister."""
+
+    BUFFERED = 1000
+
+    def __init__(self, url, group, topic, name="python", token=None, metadata=None,
+                 commit_every=0.5, on_event=None):
+        self.client = Client(url, token)
+        self.group, self.topic, self.name = group, topic, name
+        self.metadata = metadata or {}
+        self.commit_every = commit_every
+        self._on_event = on_event or (lambda event, data: None)
+        self._held = {}
+        self._events = collections.deque()
+        self._messages = collections.deque()
+        self._changed = threading.Condition()
+        self._closed = False
+        self._session = None
+        self._committed_at = time.monotonic()
+
+    # -- its life
+
+    def __enter__(self):
+        self._register()
+        return self
+
+    def __exit__(self, *_):
+        self.close()
+
+    def close(self):
+        """Commits, and gives everything to others."""
+        if self._closed:
+            return
+        self._closed = True
+        try:
+            self._commit()
+            self._call("DELETE", "")
+        except (PartiError, OSError, http.client.HTTPException):
+            pass  # it falls silent then, which comes to the same after the TTL
+        self._drop_all()
+
+    def _register(self):
+        body = {"consumer": self.name, "metadata": self.metadata}
+        path = f"/v1/groups/{quote(self.group)}/sessions"
+        session = self.client.request("POST", path, body)
+        session["path"] = f"{path}/{quote(session['session'])}"
+        self._session = session
+        self._on_event("registered", {"worker": session["worker"]})
+        threading.Thread(target=self._listen, args=(session,), daemon=True).start()
+
+    def _call(self, method, what, body=None):
+        session = self._session
+        return self.client.request(method, session["path"] + what, body, session["token"])
+
+    # -- what is told
+
+    def _listen(self, session):
+        """Reads the stream, and opens it again while the session lives."""
+        patience = session["ttl_ms"] / 1000
+        while not self._closed and session is self._session:
+            try:
+                connection = self.client.connect(timeout=max(patience, 1))
+                headers = self.client.headers(session["token"])
+                connection.request("GET", session["path"] + "/events", headers=headers)
+                response = connection.getresponse()
+                if response.status != 200:
+                    answer(response.status, response.read())
+                if self._read(session, response):
+                    return
+            except PartiError as error:
+                if error.status in (401, 404, 410):
+                    self._tell(session, "end", {"why": str(error)})
+                    return
+            except (OSError, http.client.HTTPException):
+                pass
+            time.sleep(min(patience / 10, 1))
+
+    def _read(self, session, response):
+        """True once the session has ended."""
+        event, data = None, None
+        while True:
+            line = response.readline()
+            if not line:
+                return False
+            line = line.decode().rstrip("\r\n")
+            if line.startswith("event: "):
+                event = line[7:]
+            elif line.startswith("data: "):
+                data = json.loads(line[6:])
+            elif not line and event:
+                self._tell(session, event, data)
+                if event == "end":
+                    return True
+                event, data = None, None
+
+    def _tell(self, session, event, data):
+        with self._changed:
+            if session is self._session:
+                self._events.append((event, data))
+                self._changed.notify_all()
+
+    # -- the loop
+
+    def __iter__(self):
+        while not self._closed:
+            self._take_events()
+            self._commit_if_due()
+            message = self._next()
+            if message is None:
+                continue
+            held = self._held.get(message.partition)
+            if held is None or held.epoch != message.epoch:
+                continue  # it was let go of since
+            yield message
+            held.done = message.offset
+
+    def _next(self):
+        with self._changed:
+            if self._events:
+                return None
+            if self._messages:
+                message = self._messages.popleft()
+                self._changed.notify_all()
+                return message
+        # Nothing to do: what is done need not wait.
+        self._commit()
+        with self._changed:
+            if not self._events and not self._messages:
+                self._changed.wait(self.commit_every)
+        return None
+
+    def _take_events(self):
+        while True:
+            with self._changed:
+                if not self._events:
+                    return
+                event, data = self._events.popleft()
+            if event == "session":
+                known = {(one["partition"], one["epoch"]) for one in data["held"]}
+                for held in list(self._held.values()):
+                    if (held.partition, held.epoch) not in known:
+                        self._drop(held.partition)
+            elif event == "assigned":
+                self._begin(data)
+            elif event == "revoke":
+                self._let_go(data)
+            elif event == "lost":
+                held = self._held.get(data["partition"])
+                if held and held.epoch == data["epoch"]:
+                    self._drop(data["partition"])
+            elif event == "end":
+                self._on_event("end", data)
+                self._again()
+                continue
+            if event in ("assigned", "revoke", "lost"):
+                self._on_event(event, data)
+
+    def _begin(self, data):
+        held = self._held.get(data["partition"])
+        if held and held.epoch == data["epoch"]:
+            return  # the stream was opened again: it goes on
+        if held:
+            self._drop(held.partition)
+        held = Held(data["partition"], data["epoch"], data["next_offset"])
+        self._held[held.partition] = held
+        threading.Thread(target=self._fetch, args=(held,), daemon=True).start()
+
+    def _let_go(self, data):
+        held = self._held.get(data["partition"])
+        if held is None or held.epoch != data["epoch"]:
+            return
+        self._drop(held.partition)
+        body = {"partition": held.partition, "epoch": held.epoch}
+        if held.done is not None:
+            body["offset"] = held.done
+        try:
+            result = self._call("POST", "/released", body)
+            self._on_event("released", {"partition": held.partition, **result})
+        except PartiError:
+            pass  # the session is over: its end comes, too
+
+    def _drop(self, partition):
+        held = self._held.pop(partition, None)
+        if held:
+            held.over.set()
+
+    def _drop_all(self):
+        for partition in list(self._held):
+            self._drop(partition)
+        with self._changed:
+            self._messages.clear()
+            self._changed.notify_all()
+
+    def _again(self):
+        """The session is over: everything is lost, and a new one begins."""
+        self._drop_all()
+        with self._changed:
+            self._events.clear()
+            self._session = None
+        wait = 0.1
+        while not self._closed:
+            try:
+                return self._register()
+            except (PartiError, OSError, http.client.HTTPException) as error:
+                if isinstance(error, PartiError) and error.status in (400, 401, 403, 404, 409):
+                    raise
+                time.sleep(wait)
+                wait = min(wait * 2, 5)
+
+    def _fetch(self, held):
+        """Long polls for one partition, until it is let go of."""
+        while not held.over.is_set() and not self._closed:
+            try:
+                found = self.client.fetch(self.topic, held.partition, held.next, wait_ms=5000)
+            except (PartiError, OSError, http.client.HTTPException):
+                held.over.wait(0.5)
+                continue
+            for one in found["messages"]:
+                message = Message(
+                    held.partition, one["offset"], held.epoch, content(one, "key"),
+                    content(one, "payload"),
+                    [(h["name"], content(h, "value")) for h in one["headers"]],
+                    one["timestamp_ms"],
+                )
+                with self._changed:
+                    while len(self._messages) >= self.BUFFERED and not held.over.is_set():
+                        self._changed.wait(0.5)
+                    if held.over.is_set():
+                        return
+                    self._messages.append(message)
+                    self._changed.notify_all()
+            held.next = found["next"]
+
+    # -- progress
+
+    def _commit_if_due(self):
+        if time.monotonic() - self._committed_at >= self.commit_every:
+            self._commit()
+
+    def _commit(self):
+        """Commits what is done; what turns out to be somebody else's is dropped."""
+        self._committed_at = time.monotonic()
+        dirty = [h for h in self._held.values() if h.done is not None and h.done != h.committed]
+        if not dirty:
+            return
+        commits = [{"partition": h.partition, "epoch": h.epoch, "offset": h.done} for h in dirty]
+        try:
+            results = self._call("POST", "/commits", {"commits": commits})["results"]
+        except PartiError as error:
+            if error.status in (401, 410, 429) or error.status >= 500:
+                return  # the stream tells the end, or it is tried again with the next ones
+            raise
+        except (OSError, http.client.HTTPException):
+            return  # again with the next ones: a commit bears repetition
+        for held, commit, result in zip(dirty, commits, results):
+            if result["result"] == "ok":
+                held.committed = commit["offset"]
+            elif result["result"] == "fenced":
+                self._drop(held.partition)
+                self._on_event("lost", {"partition": held.partition, "why": result.get("why")})

@@ -1,0 +1,304 @@
+//! What the service does in a second: commits, assignments, many consumers.
+//!
+//! `cargo bench -p parti-cli --bench serve [-- --consumers 1000]`
+//!
+//! One `parti serve` with a SQLite file and a log, and clients over loopback in this process.
+
+use std::collections::BTreeMap;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{self, Receiver};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use serde_json::{Value, json};
+
+/// Commits in one request.
+const BATCH: usize = 100;
+/// How long commits are measured.
+const LENGTH: Duration = Duration::from_secs(5);
+/// Clients that commit at once.
+const COMMITTERS: u32 = 4;
+
+/// A service in a process of its own.
+struct Served {
+    child: Child,
+    address: String,
+    folder: tempfile::TempDir,
+}
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+impl Served {
+    fn start() -> Self {
+        let folder = tempfile::tempdir().expect("a folder");
+        let mut child = Command::new(env!("CARGO_BIN_EXE_parti"))
+            .current_dir(folder.path())
+            .args(["serve", "--store", "sqlite:group.db", "--source", "log:log"])
+            .args(["--listen", "127.0.0.1:0"])
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("parti starts");
+        let mut lines = BufReader::new(child.stderr.take().expect("its words")).lines();
+        let line = lines.next().expect("a line").expect("text");
+        let address = line.rsplit('/').next().expect("an address").to_owned();
+        // Whatever else it says must not fill the pipe.
+        std::thread::spawn(move || {
+            lines.for_each(|line| eprintln!("{}", line.unwrap_or_default()))
+        });
+        Self {
+            child,
+            address,
+            folder,
+        }
+    }
+
+    /// Its resident memory, in MB.
+    fn memory(&self) -> f64 {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id()));
+        let status = status.expect("Linux");
+        let line = status
+            .lines()
+            .find(|line| line.starts_with("VmRSS:"))
+            .expect("a size");
+        let kilobytes = line.split_whitespace().nth(1).expect("a number");
+        kilobytes.parse::<f64>().expect("a number") / 1024.0
+    }
+}
+
+/// One connection, kept open.
+struct Client {
+    stream: BufReader<TcpStream>,
+    address: String,
+}
+
+impl Client {
+    fn new(address: &str) -> Self {
+        let stream = TcpStream::connect(address).expect("a connection");
+        stream.set_nodelay(true).expect("set");
+        Self {
+            stream: BufReader::new(stream),
+            address: address.to_owned(),
+        }
+    }
+
+    fn send(&mut self, method: &str, path: &str, token: &str, body: &str) {
+        let text = format!(
+            "{method} {path} HTTP/1.1\r\nhost: {}\r\nauthorization: Bearer {token}\r\n\
+             content-type: application/json\r\ncontent-length: {}\r\n\r\n{body}",
+            self.address,
+            body.len()
+        );
+        self.stream
+            .get_mut()
+            .write_all(text.as_bytes())
+            .expect("sent");
+    }
+
+    fn head(&mut self) -> (u16, usize) {
+        let (mut status, mut length, mut line) = (0, 0, String::new());
+        loop {
+            line.clear();
+            self.stream.read_line(&mut line).expect("a head");
+            let text = line.trim().to_ascii_lowercase();
+            if let Some(rest) = text.strip_prefix("http/1.1 ") {
+                status = rest[..3].parse().expect("a status");
+            } else if let Some(rest) = text.strip_prefix("content-length: ") {
+                length = rest.parse().expect("a length");
+            } else if text.is_empty() {
+                return (status, length);
+            }
+        }
+    }
+
+    fn ask(&mut self, method: &str, path: &str, token: &str, body: &Value) -> Value {
+        self.send(method, path, token, &body.to_string());
+        let (status, length) = self.head();
+        let mut answer = vec![0; length];
+        self.stream.read_exact(&mut answer).expect("a body");
+        let answer: Value = serde_json::from_slice(&answer).expect("JSON");
+        assert!(status < 300, "{status}: {answer}");
+        answer
+    }
+}
+
+/// A session with an open stream.
+struct Session {
+    path: String,
+    token: String,
+    news: Receiver<(String, Value, u64)>,
+}
+
+fn register(client: &mut Client, group: &str) -> Session {
+    let sessions = format!("/v1/groups/{group}/sessions");
+    let opened = client.ask("POST", &sessions, "", &json!({"consumer": "bench"}));
+    let path = format!("{sessions}/{}", opened["session"].as_str().expect("a name"));
+    let token = opened["token"].as_str().expect("a token").to_owned();
+    let mut stream = Client::new(&client.address);
+    stream.send("GET", &format!("{path}/events"), &token, "");
+    assert_eq!(stream.head().0, 200);
+    let (tell, news) = mpsc::channel();
+    std::thread::Builder::new()
+        .stack_size(128 * 1024)
+        .spawn(move || {
+            let mut event = String::new();
+            for line in stream.stream.lines() {
+                let Ok(line) = line else { return };
+                if let Some(name) = line.strip_prefix("event: ") {
+                    event = name.to_owned();
+                } else if let Some(data) = line.strip_prefix("data: ") {
+                    let data = serde_json::from_str(data).expect("JSON");
+                    if tell.send((event.clone(), data, now_ms())).is_err() {
+                        return;
+                    }
+                }
+            }
+        })
+        .expect("a thread");
+    Session { path, token, news }
+}
+
+fn now_ms() -> u64 {
+    let since = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .expect("after 1970");
+    u64::try_from(since.as_millis()).expect("in range")
+}
+
+/// Waits for so many assignments: epoch and when each came, by partition.
+fn assigned(session: &Session, count: usize) -> BTreeMap<String, (u64, u64)> {
+    let mut held = BTreeMap::new();
+    while held.len() < count {
+        let next = session.news.recv_timeout(Duration::from_secs(120));
+        let (event, data, at) = next.expect("an event in time");
+        if event == "assigned" {
+            let partition = data["partition"].as_str().expect("an id").to_owned();
+            held.insert(partition, (data["epoch"].as_u64().expect("an epoch"), at));
+        }
+    }
+    held
+}
+
+fn percentile(sorted: &[u128], share: f64) -> f64 {
+    sorted[((sorted.len() - 1) as f64 * share) as usize] as f64 / 1000.0
+}
+
+/// Groups of one consumer each, with as many partitions as a batch has commits.
+fn commits(served: &Served) {
+    let workers = (0..COMMITTERS).map(|number| {
+        let address = served.address.clone();
+        std::thread::spawn(move || {
+            let mut client = Client::new(&address);
+            let group = format!("commits-{number}");
+            let made = json!({"group": group, "topic": group, "partitions": BATCH});
+            client.ask("POST", "/v1/groups", "", &made);
+            let per_partition = 2_000;
+            let payloads: Vec<Value> = (0..BATCH * 10)
+                .map(|n| json!({"partition": (n % BATCH).to_string(), "payload": ""}))
+                .collect();
+            let messages = json!({ "messages": payloads });
+            for _ in 0..per_partition / 10 {
+                client.ask(
+                    "POST",
+                    &format!("/v1/topics/{group}/messages"),
+                    "",
+                    &messages,
+                );
+            }
+            let session = register(&mut client, &group);
+            let held = assigned(&session, BATCH);
+            let (began, mut took, mut offset) = (Instant::now(), Vec::new(), 0);
+            while began.elapsed() < LENGTH && offset < per_partition {
+                let all = held.iter().map(|(partition, (epoch, _))| {
+                    json!({"partition": partition, "epoch": epoch, "offset": offset})
+                });
+                let body = json!({ "commits": all.collect::<Vec<_>>() });
+                let path = format!("{}/commits", session.path);
+                let sent = Instant::now();
+                let answer = client.ask("POST", &path, &session.token, &body);
+                took.push(sent.elapsed().as_micros());
+                let results = answer["results"].as_array().expect("results");
+                assert!(results.iter().all(|one| one["result"] == "ok"), "{answer}");
+                offset += 1;
+            }
+            (took, began.elapsed())
+        })
+    });
+    let workers: Vec<_> = workers.collect();
+    let (mut all, mut rate) = (Vec::new(), 0.0);
+    for worker in workers {
+        let (took, length) = worker.join().expect("no panic");
+        rate += (took.len() * BATCH) as f64 / length.as_secs_f64();
+        all.extend(took);
+    }
+    all.sort_unstable();
+    println!(
+        "commits: {rate:.0}/s in batches of {BATCH} by {COMMITTERS} clients; a batch takes \
+         p50 {:.1} ms, p99 {:.1} ms",
+        percentile(&all, 0.5),
+        percentile(&all, 0.99)
+    );
+}
+
+/// From the take in the store to the client's ear, by one wall clock.
+fn latency(served: &Served) {
+    let mut client = Client::new(&served.address);
+    let made = json!({"group": "latency", "topic": "latency", "partitions": 64});
+    client.ask("POST", "/v1/groups", "", &made);
+    let session = register(&mut client, "latency");
+    let held = assigned(&session, 64);
+    let group = client.ask("GET", "/v1/groups/latency", "", &Value::Null);
+    let mut took: Vec<u128> = Vec::new();
+    for partition in group["partitions"].as_array().expect("a list") {
+        let (_, at) = held[partition["partition"].as_str().expect("an id")];
+        let taken = partition["claimed_ms"].as_u64().expect("a time");
+        took.push(u128::from(at.saturating_sub(taken)) * 1000);
+    }
+    took.sort_unstable();
+    println!(
+        "assigned: 64 at once reach the client p50 {:.0} ms, max {:.0} ms after each take began",
+        percentile(&took, 0.5),
+        percentile(&took, 1.0)
+    );
+}
+
+fn many(served: &Served, count: u32) {
+    let before = served.memory();
+    let mut client = Client::new(&served.address);
+    let made = json!({"group": "many", "topic": "many", "partitions": count});
+    client.ask("POST", "/v1/groups", "", &made);
+    let began = Instant::now();
+    let sessions: Vec<Session> = (0..count).map(|_| register(&mut client, "many")).collect();
+    let registered = began.elapsed();
+    let shared = Instant::now();
+    for session in &sessions {
+        assigned(session, 1);
+    }
+    println!(
+        "{count} consumers: registered in {:.1} s, one partition each {:.1} s later; {:.0} MB \
+         resident ({before:.0} MB before)",
+        registered.as_secs_f64(),
+        shared.elapsed().as_secs_f64(),
+        served.memory()
+    );
+}
+
+fn main() {
+    let mut words = std::env::args();
+    let consumers = words
+        .find(|word| word == "--consumers")
+        .and_then(|_| words.next())
+        .map_or(1_000, |count| count.parse().expect("a number"));
+    let served = Served::start();
+    println!("parti serve in {}", served.folder.path().display());
+    latency(&served);
+    commits(&served);
+    drop(served);
+    let served = Served::start();
+    many(&served, consumers);
+}

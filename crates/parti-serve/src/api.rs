@@ -1,0 +1,84 @@
+//! All routes, and their description.
+
+use std::sync::Arc;
+
+use axum::Router;
+use axum::extract::DefaultBodyLimit;
+use axum::middleware;
+use axum::routing::get;
+use utoipa::openapi::OpenApi;
+use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityScheme};
+use utoipa::{Modify, OpenApi as _};
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+use crate::App;
+use crate::{consuming, guard, looking, operating, topics, ui};
+
+#[derive(utoipa::OpenApi)]
+#[openapi(
+    info(
+        title = "Parti",
+        description = "Consumer groups over HTTP: every partition to exactly one consumer, nothing \
+                       lost, nothing out of order.",
+        license(name = "MIT OR Apache-2.0", identifier = "MIT OR Apache-2.0")
+    ),
+    security((), ("token" = [])),
+    modifiers(&Token)
+)]
+struct Description;
+
+/// How callers say who they are.
+struct Token;
+
+impl Modify for Token {
+    fn modify(&self, openapi: &mut OpenApi) {
+        let bearer = HttpBuilder::new().scheme(HttpAuthScheme::Bearer).build();
+        let components = openapi.components.get_or_insert_default();
+        components.add_security_scheme("token", SecurityScheme::Http(bearer));
+    }
+}
+
+fn described() -> OpenApiRouter<Arc<App>> {
+    OpenApiRouter::with_openapi(Description::openapi())
+        .routes(routes!(looking::about))
+        .routes(routes!(looking::groups))
+        .routes(routes!(looking::group))
+        .routes(routes!(looking::events))
+        .routes(routes!(looking::live))
+        .routes(routes!(looking::plan))
+        .routes(routes!(operating::checkpoints))
+        .routes(routes!(operating::requests))
+        .routes(routes!(consuming::create))
+        .routes(routes!(consuming::register))
+        .routes(routes!(consuming::list))
+        .routes(routes!(consuming::events))
+        .routes(routes!(consuming::commits))
+        .routes(routes!(consuming::released))
+        .routes(routes!(consuming::heartbeat))
+        .routes(routes!(consuming::deregister))
+        .routes(routes!(consuming::refresh))
+        .routes(routes!(topics::produce))
+        .routes(routes!(topics::fetch))
+}
+
+/// The description of the API: OpenAPI 3.1, as JSON.
+pub fn openapi() -> String {
+    let (_, openapi) = described().split_for_parts();
+    openapi.to_pretty_json().unwrap_or_default()
+}
+
+/// All routes of a service.
+pub(crate) fn router(app: Arc<App>) -> Router {
+    let (router, openapi) = described().split_for_parts();
+    let document = openapi.to_json().unwrap_or_default();
+    let body = app.limits.body;
+    let document = get(|| async move { ([("content-type", "application/json")], document) });
+    router
+        .route("/v1/openapi.json", document)
+        .method_not_allowed_fallback(ui::wrong_method)
+        .fallback(ui::file)
+        .layer(DefaultBodyLimit::max(body))
+        .layer(middleware::from_fn_with_state(app.clone(), guard::guard))
+        .with_state(app)
+}

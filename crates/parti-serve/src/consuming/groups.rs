@@ -1,0 +1,250 @@
+//! Groups that are made over HTTP: a topic with a fixed number of partitions, and how they are
+//! spread. Recorded in the group's own records, so that every instance knows it.
+
+use std::sync::Arc;
+
+use axum::Json;
+use axum::extract::State;
+use axum::http::StatusCode;
+use parti::core::codec;
+use parti::core::config::Config;
+use parti::core::ids::Nonce;
+use parti::core::io::{Expect, Stored, Write, WriteOutcome};
+use parti::core::key::Key;
+use parti::core::record::{GroupRecord, Layout, Record, TopicRecord};
+use parti::core::strategy::from_choice;
+use parti::inspect;
+use parti::source::Source as _;
+use parti::source::log::{Topic, TopicSettings};
+use parti::store::GroupStore;
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+use utoipa::ToSchema;
+
+use crate::App;
+use crate::extract::Body;
+use crate::failure::{ErrorBody, Failure, no_group};
+use crate::looking::StrategyName;
+use crate::places::Places;
+
+/// How often a write is tried whose fate is open.
+const TRIES: u32 = 5;
+
+/// A group to make.
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct NewGroup {
+    /// Its name.
+    #[schema(min_length = 1, max_length = 64)]
+    group: String,
+    /// The topic of the log; made if there is none.
+    #[schema(min_length = 1)]
+    topic: String,
+    /// How many partitions, for good.
+    #[schema(minimum = 1, maximum = 100000)]
+    partitions: u32,
+    /// How they are spread; fair_share by default.
+    strategy: Option<StrategyName>,
+}
+
+/// A group that was made over HTTP.
+#[derive(Serialize, ToSchema)]
+pub struct Made {
+    group: String,
+    topic: String,
+    partitions: u32,
+    strategy: StrategyName,
+}
+
+/// Makes a group. The same again is fine; something else under the same name is refused.
+#[utoipa::path(post, path = "/v1/groups", tag = "consuming",
+    request_body = NewGroup,
+    responses(
+        (status = 201, description = "It is made", body = Made),
+        (status = 200, description = "It was there", body = Made),
+        (status = "4XX", body = ErrorBody), (status = "5XX", body = ErrorBody)
+))]
+pub async fn create(
+    State(app): State<Arc<App>>,
+    Body(new): Body<NewGroup>,
+) -> Result<(StatusCode, Json<Made>), Failure> {
+    codec::check_group(&new.group).map_err(|problem| Failure::bad(problem, "give another name"))?;
+    if new.partitions == 0 || new.partitions > 100_000 {
+        return Err(Failure::bad(
+            "a group has from 1 to 100000 partitions",
+            "give such a number; a few times the most consumers there will ever be is enough",
+        ));
+    }
+    let strategy = new.strategy.unwrap_or(StrategyName::FairShare);
+    let records = app.places.records(&new.group)?;
+    let settings = TopicSettings::partitions(new.partitions);
+    let topic = app.places.log()?.create_topic(&new.topic, settings).await?;
+    check_plan(&records, strategy).await?;
+    let made = put_group(&records, topic.identity().await?).await?;
+    let told = put_topic(&records, &new, strategy).await?;
+    let status = if made || told {
+        StatusCode::CREATED
+    } else {
+        StatusCode::OK
+    };
+    Ok((
+        status,
+        Json(Made {
+            group: new.group,
+            topic: new.topic,
+            partitions: new.partitions,
+            strategy,
+        }),
+    ))
+}
+
+/// Members that are there already may go by another strategy.
+async fn check_plan(records: &GroupStore, strategy: StrategyName) -> Result<(), Failure> {
+    let group = inspect::group(records).await?;
+    let Some(plan) = group.and_then(|group| group.plan) else {
+        return Ok(());
+    };
+    if plan.fingerprint.strategy.starts_with(strategy.as_str()) {
+        return Ok(());
+    }
+    Err(Failure::conflict(
+        format!("the group goes by {}", plan.fingerprint.strategy),
+        "give the same, or stop its workers first",
+    ))
+}
+
+/// The group's own record, which decides whose group it is; true if it is new.
+async fn put_group(records: &GroupStore, identity: u64) -> Result<bool, Failure> {
+    let nonce = nonce()?;
+    let record = GroupRecord {
+        store: nonce,
+        stream: identity,
+        coordination: "leader".into(),
+        strategy: None,
+        nonce,
+    };
+    let Some(found) = put(records, Key::Group, Record::Group(Arc::new(record))).await? else {
+        return Ok(true);
+    };
+    match &found.record {
+        Record::Group(found) if found.nonce == nonce => Ok(true),
+        Record::Group(found) if found.stream == identity => Ok(false),
+        Record::Group(_) => Err(Failure::conflict(
+            "there is a group of this name for another topic",
+            "give another name, or the same topic",
+        )),
+        _ => Err(Failure::conflict(
+            "the group's record cannot be read",
+            "run `parti doctor`",
+        )),
+    }
+}
+
+/// How the group is split; true if that is new.
+async fn put_topic(
+    records: &GroupStore,
+    new: &NewGroup,
+    strategy: StrategyName,
+) -> Result<bool, Failure> {
+    let nonce = nonce()?;
+    let record = TopicRecord {
+        partitions: new.partitions,
+        layout: Layout::Xxh3Modulo,
+        subject: None,
+        strategy: Some(strategy.as_str().to_owned()),
+        nonce,
+    };
+    let key = Key::Topic(new.topic.as_str().into());
+    let Some(found) = put(records, key, Record::Topic(Arc::new(record.clone()))).await? else {
+        return Ok(true);
+    };
+    match &found.record {
+        Record::Topic(found) if found.nonce == nonce => Ok(true),
+        Record::Topic(found)
+            if found.partitions == record.partitions && found.strategy == record.strategy =>
+        {
+            Ok(false)
+        }
+        Record::Topic(found) => Err(Failure::conflict(
+            format!(
+                "the group is there with {} partitions, spread by {}",
+                found.partitions,
+                found.strategy.as_deref().unwrap_or("its own strategy")
+            ),
+            "give the same",
+        )),
+        _ => Err(Failure::conflict(
+            "the topic's record cannot be read",
+            "run `parti doctor`",
+        )),
+    }
+}
+
+/// Writes what must not be there yet; the answer is what was there instead.
+async fn put(records: &GroupStore, key: Key, value: Record) -> Result<Option<Stored>, Failure> {
+    let write = Write {
+        key,
+        expect: Expect::Absent,
+        value: Some(value),
+    };
+    for _ in 0..TRIES {
+        match records.write(std::slice::from_ref(&write)).await.pop() {
+            Some(WriteOutcome::Done(_)) => return Ok(None),
+            Some(WriteOutcome::Conflict(Some(found))) => return Ok(Some(found)),
+            // Its fate is open: the very same write lands now, or meets itself.
+            Some(WriteOutcome::Conflict(None) | WriteOutcome::Failed(_)) | None => {}
+        }
+    }
+    Err(Failure::unavailable("the store did not take it"))
+}
+
+fn nonce() -> Result<Nonce, Failure> {
+    let drawn = getrandom::u64();
+    drawn
+        .map(Nonce)
+        .map_err(|_| Failure::unavailable("the system has no random numbers"))
+}
+
+/// What a session needs to know of its group.
+pub struct Setup {
+    /// Where its messages are.
+    pub topic: Topic,
+    /// Into how many partitions they are split.
+    pub partitions: u32,
+    /// The service's settings, with what the group decides itself.
+    pub config: Config,
+}
+
+impl Setup {
+    /// As recorded.
+    pub async fn read(places: &Places, group: &str, base: &Config) -> Result<Self, Failure> {
+        let records = places.records(group)?;
+        let Some((name, record)) = places.recorded(&records).await? else {
+            return match inspect::group(&records).await? {
+                None => Err(no_group(format!("there is no group {group:?}"))),
+                Some(_) => Err(Failure::conflict(
+                    "nobody has said which topic this group is about",
+                    "POST /v1/groups says it, with its topic, partitions and strategy",
+                )),
+            };
+        };
+        let strategy = record.strategy.as_deref().unwrap_or("fair_share");
+        let tree = json!({ "strategy": strategy });
+        let chosen = Config::from_tree(&tree)
+            .map_err(|problems| Failure::conflict(problems, "use a newer program"))?;
+        let topic = places.topic(&name).await?.topic;
+        tracing::debug!(
+            group,
+            strategy = from_choice(&chosen.strategy).name(),
+            "a session joins"
+        );
+        Ok(Self {
+            partitions: record.partitions,
+            config: Config {
+                strategy: chosen.strategy,
+                ..base.clone()
+            },
+            topic,
+        })
+    }
+}

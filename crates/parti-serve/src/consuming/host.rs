@@ -1,0 +1,156 @@
+//! The member of the group that a session is: a manager of this process, for a client elsewhere.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use parti::core::ids::Incarnation;
+use parti::source::Source as _;
+use parti::{
+    ConsumerUpdate, ConsumerUpdater, Epoch, Grant, HandlerError, Manager, ManagerBuilder, Observer,
+    Offset, PartitionId, Report, StartPosition, WorkerError, WorkerId, async_trait,
+};
+use tokio::sync::{oneshot, watch};
+
+use super::seat::{End, Seat};
+
+/// What a member is called in its group, or why it has no name.
+pub type Claim = Result<(WorkerId, Incarnation), WorkerError>;
+
+/// Turns what the manager says into what the client hears.
+struct Updater(Arc<Seat>);
+
+#[async_trait]
+impl ConsumerUpdater for Updater {
+    async fn update(&self, _: &ConsumerUpdate) -> Result<(), HandlerError> {
+        // A client subscribes when it is told to start.
+        Ok(())
+    }
+
+    async fn start(&self, grant: Grant) -> Result<(), HandlerError> {
+        self.0.granted(grant);
+        Ok(())
+    }
+
+    async fn revoke(&self, partition: &PartitionId, epoch: Epoch) -> Result<(), HandlerError> {
+        self.0.revoked(partition, epoch).await;
+        Ok(())
+    }
+
+    async fn lost(&self, partition: &PartitionId, epoch: Epoch) -> Result<(), HandlerError> {
+        self.0.lost(partition, epoch);
+        Ok(())
+    }
+
+    async fn resolve(
+        &self,
+        partition: &PartitionId,
+        start: StartPosition,
+    ) -> Result<Offset, HandlerError> {
+        Ok(self.0.topic().resolve(partition, start).await?)
+    }
+}
+
+/// Watches the member's own life.
+struct Witness {
+    seat: Arc<Seat>,
+    claimed: Arc<Mutex<Option<oneshot::Sender<Claim>>>>,
+}
+
+impl Observer for Witness {
+    fn observe(&self, report: &Report) {
+        match report {
+            Report::Claimed(worker, incarnation) => {
+                let claimed = self.claimed.lock();
+                let claimed = claimed.unwrap_or_else(PoisonError::into_inner).take();
+                if let Some(claimed) = claimed {
+                    // Whoever registered may have hung up: the seat falls silent then.
+                    let _ = claimed.send(Ok((worker.clone(), *incarnation)));
+                }
+            }
+            Report::Taken {
+                partition,
+                epoch,
+                offset,
+                ..
+            } => self.seat.taken(partition, *epoch, *offset),
+            // The member would join anew, as another: for the client that is another session.
+            Report::SessionLost => self.seat.end(End::Lost),
+            _ => {}
+        }
+    }
+}
+
+/// Runs the member until the seat ends; the claim is told once there is one.
+pub async fn host(
+    seat: Arc<Seat>,
+    builder: ManagerBuilder,
+    mut refresh: watch::Receiver<u64>,
+    claimed: oneshot::Sender<Claim>,
+) {
+    let claimed = Arc::new(Mutex::new(Some(claimed)));
+    let witness = Witness {
+        seat: seat.clone(),
+        claimed: claimed.clone(),
+    };
+    let starting = builder.observer(witness).start(Updater(seat.clone()));
+    let started = tokio::select! {
+        started = starting => started,
+        // Dropping the start gives the id back, in the background.
+        end = seat.ending() => {
+            seat.over(end.why());
+            return;
+        }
+    };
+    let manager = match started {
+        Ok(manager) => manager,
+        Err(error) => {
+            seat.over(&error.to_string());
+            let claimed = claimed
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .take();
+            if let Some(claimed) = claimed {
+                let _ = claimed.send(Err(error));
+            }
+            return;
+        }
+    };
+    let end = loop {
+        tokio::select! {
+            ended = manager.ended() => {
+                let why = ended.err().map(|error| error.to_string());
+                seat.over(why.as_deref().unwrap_or("it ended"));
+                return;
+            }
+            end = seat.ending() => break end,
+            Ok(()) = refresh.changed() => manager.refresh_partitions(),
+        }
+    };
+    finish(&seat, manager, end).await;
+}
+
+/// Hands over what the client had, as far as it was committed.
+///
+/// Also of a client that fell silent: it can commit nothing any more, so what is released then is
+/// exactly what was accepted from it while it was there, and nobody has to wait for a second TTL.
+async fn finish(seat: &Seat, manager: Manager, end: End) {
+    match end {
+        End::Goodbye | End::Silent | End::Lost => seat.deafen(),
+        // The client is told to release first, and can still commit.
+        End::Service => {}
+    }
+    let stopped = match end {
+        // There is nothing to hand over, and nobody to join as.
+        End::Lost => {
+            drop(manager);
+            Ok(())
+        }
+        _ => manager.stop().await,
+    };
+    if let Err(error) = stopped {
+        tracing::warn!(
+            consumer = seat.consumer,
+            "a session did not end as it should: {error}"
+        );
+    }
+    seat.over(end.why());
+}

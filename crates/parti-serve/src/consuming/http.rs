@@ -1,0 +1,303 @@
+//! Sessions over HTTP.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Json;
+use axum::extract::State;
+use axum::http::{HeaderMap, StatusCode};
+use axum::response::Response;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use utoipa::ToSchema;
+
+use super::seat::{Commit, Committed, End, Release, Released, Seat};
+use crate::App;
+use crate::access::bearer;
+use crate::extract::{Body, Named};
+use crate::failure::{ErrorBody, Failure};
+use crate::sse::{self, Manner};
+
+/// The most commits of one request.
+const MOST_COMMITS: usize = 10_000;
+/// The longest name of a consumer.
+const LONGEST_NAME: usize = 200;
+/// The most bytes of metadata.
+const MOST_METADATA: usize = 4_096;
+
+/// A consumer that registers.
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Registration {
+    /// What it calls itself.
+    #[schema(max_length = 200)]
+    consumer: String,
+    /// What else there is to know of it.
+    #[serde(default)]
+    #[schema(value_type = Object)]
+    metadata: serde_json::Map<String, Value>,
+}
+
+/// A session.
+#[derive(Serialize, ToSchema)]
+pub struct Opened {
+    /// Its name within the group.
+    session: String,
+    /// What shows that it is yours: keep it to yourself.
+    token: String,
+    /// As which worker it is in the group.
+    worker: String,
+    /// Without a sign of life for so long it is over. Any request and the open stream are one.
+    ttl_ms: u64,
+}
+
+/// Registers a consumer. What it gets comes over the session's stream.
+#[utoipa::path(post, path = "/v1/groups/{group}/sessions", tag = "consuming",
+    params(("group" = String, Path, description = "The group's name")),
+    request_body = Registration,
+    responses(
+        (status = 201, body = Opened),
+        (status = "4XX", body = ErrorBody), (status = "5XX", body = ErrorBody)
+))]
+pub async fn register(
+    State(app): State<Arc<App>>,
+    Named(group): Named<String>,
+    Body(new): Body<Registration>,
+) -> Result<(StatusCode, Json<Opened>), Failure> {
+    if new.consumer.len() > LONGEST_NAME {
+        return Err(Failure::bad(
+            format!("a consumer's name has up to {LONGEST_NAME} bytes"),
+            "give a shorter one",
+        ));
+    }
+    let metadata = Value::Object(new.metadata);
+    if metadata.to_string().len() > MOST_METADATA {
+        return Err(Failure::bad(
+            format!("metadata has up to {MOST_METADATA} bytes"),
+            "give less",
+        ));
+    }
+    let registered = app
+        .sessions
+        .register(&group, new.consumer, metadata)
+        .await?;
+    Ok((
+        StatusCode::CREATED,
+        Json(Opened {
+            session: registered.id.to_string(),
+            token: registered.token,
+            worker: registered.id.worker.to_string(),
+            ttl_ms: millis(registered.ttl),
+        }),
+    ))
+}
+
+/// Sessions of a group.
+#[derive(Serialize, ToSchema)]
+pub struct Sessions {
+    sessions: Vec<Listed>,
+}
+
+/// One of them.
+#[derive(Serialize, ToSchema)]
+pub struct Listed {
+    session: String,
+    worker: String,
+    consumer: String,
+    #[schema(value_type = Object)]
+    metadata: Value,
+    /// How many partitions it holds.
+    partitions: usize,
+}
+
+/// The sessions of a group that this instance holds.
+#[utoipa::path(get, path = "/v1/groups/{group}/sessions", tag = "consuming",
+    params(("group" = String, Path, description = "The group's name")),
+    responses(
+        (status = 200, body = Sessions),
+        (status = "4XX", body = ErrorBody), (status = "5XX", body = ErrorBody)
+))]
+pub async fn list(
+    State(app): State<Arc<App>>,
+    Named(group): Named<String>,
+) -> Result<Json<Sessions>, Failure> {
+    app.places.records(&group)?;
+    let sessions = app.sessions.of(&group).into_iter();
+    let sessions = sessions.map(|(id, seat)| Listed {
+        session: id.to_string(),
+        worker: id.worker.to_string(),
+        consumer: seat.consumer.clone(),
+        metadata: seat.metadata.clone(),
+        partitions: seat.holds(),
+    });
+    Ok(Json(Sessions {
+        sessions: sessions.collect(),
+    }))
+}
+
+/// The session that a request is about, by its token; this is a sign of life.
+fn seat(app: &App, headers: &HeaderMap, path: &(String, String)) -> Result<Arc<Seat>, Failure> {
+    let (group, session) = path;
+    let token = bearer(headers).unwrap_or_default();
+    let seat = app.sessions.find(token, group, session)?;
+    seat.hear()?;
+    Ok(seat)
+}
+
+/// What happens to a session: server-sent events `session`, `assigned`, `revoke`, `lost`, `end`.
+#[utoipa::path(get, path = "/v1/groups/{group}/sessions/{session}/events", tag = "consuming",
+    params(
+        ("group" = String, Path, description = "The group's name"),
+        ("session" = String, Path, description = "The session's name")),
+    responses(
+        (status = 200, content_type = "text/event-stream", body = String),
+        (status = "4XX", body = ErrorBody), (status = "5XX", body = ErrorBody)
+))]
+pub async fn events(
+    State(app): State<Arc<App>>,
+    headers: HeaderMap,
+    Named(path): Named<(String, String)>,
+) -> Result<Response, Failure> {
+    let seat = seat(&app, &headers, &path)?;
+    let Ok(slot) = app.session_slots.clone().try_acquire_owned() else {
+        return Err(Failure::too_many("too many streams of sessions are open"));
+    };
+    let ttl = seat.ttl;
+    let stream = seat.open(&json!({ "session": path.1, "ttl_ms": millis(ttl) }));
+    let manner = Manner {
+        beat: ttl / 3,
+        stop: app.stop.clone(),
+        _slot: slot,
+    };
+    Ok(sse::respond(stream, manner))
+}
+
+/// Progress.
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Commits {
+    #[schema(max_items = 10000)]
+    commits: Vec<Commit>,
+}
+
+/// What became of it.
+#[derive(Serialize, ToSchema)]
+pub struct Results {
+    /// One for each commit, in order.
+    results: Vec<Committed>,
+}
+
+/// Commits progress, of one partition or many. Each is checked against its epoch first.
+#[utoipa::path(post, path = "/v1/groups/{group}/sessions/{session}/commits", tag = "consuming",
+    params(
+        ("group" = String, Path, description = "The group's name"),
+        ("session" = String, Path, description = "The session's name")),
+    request_body = Commits,
+    responses(
+        (status = 200, body = Results),
+        (status = "4XX", body = ErrorBody), (status = "5XX", body = ErrorBody)
+))]
+pub async fn commits(
+    State(app): State<Arc<App>>,
+    headers: HeaderMap,
+    Named(path): Named<(String, String)>,
+    Body(commits): Body<Commits>,
+) -> Result<Json<Results>, Failure> {
+    let seat = seat(&app, &headers, &path)?;
+    if commits.commits.len() > MOST_COMMITS {
+        return Err(Failure::bad(
+            format!("one request has up to {MOST_COMMITS} commits"),
+            "send several",
+        ));
+    }
+    let results = seat.commit(&commits.commits).await?;
+    Ok(Json(Results { results }))
+}
+
+/// Lets go of a partition that was revoked.
+#[utoipa::path(post, path = "/v1/groups/{group}/sessions/{session}/released", tag = "consuming",
+    params(
+        ("group" = String, Path, description = "The group's name"),
+        ("session" = String, Path, description = "The session's name")),
+    request_body = Release,
+    responses(
+        (status = 200, body = Released),
+        (status = "4XX", body = ErrorBody), (status = "5XX", body = ErrorBody)
+))]
+pub async fn released(
+    State(app): State<Arc<App>>,
+    headers: HeaderMap,
+    Named(path): Named<(String, String)>,
+    Body(release): Body<Release>,
+) -> Result<Json<Released>, Failure> {
+    let seat = seat(&app, &headers, &path)?;
+    Ok(Json(seat.release(&release).await?))
+}
+
+/// A plain yes.
+#[derive(Serialize, ToSchema)]
+pub struct Done {
+    #[schema(example = "ok")]
+    result: &'static str,
+}
+
+const DONE: Json<Done> = Json(Done { result: "ok" });
+
+/// A sign of life.
+#[utoipa::path(post, path = "/v1/groups/{group}/sessions/{session}/heartbeat", tag = "consuming",
+    params(
+        ("group" = String, Path, description = "The group's name"),
+        ("session" = String, Path, description = "The session's name")),
+    responses(
+        (status = 200, body = Done),
+        (status = "4XX", body = ErrorBody), (status = "5XX", body = ErrorBody)
+))]
+pub async fn heartbeat(
+    State(app): State<Arc<App>>,
+    headers: HeaderMap,
+    Named(path): Named<(String, String)>,
+) -> Result<Json<Done>, Failure> {
+    seat(&app, &headers, &path)?;
+    Ok(DONE)
+}
+
+/// Ends a session: what it has goes to others at once, as far as it was committed.
+#[utoipa::path(delete, path = "/v1/groups/{group}/sessions/{session}", tag = "consuming",
+    params(
+        ("group" = String, Path, description = "The group's name"),
+        ("session" = String, Path, description = "The session's name")),
+    responses(
+        (status = 200, body = Done),
+        (status = "4XX", body = ErrorBody), (status = "5XX", body = ErrorBody)
+))]
+pub async fn deregister(
+    State(app): State<Arc<App>>,
+    headers: HeaderMap,
+    Named(path): Named<(String, String)>,
+) -> Result<Json<Done>, Failure> {
+    let seat = seat(&app, &headers, &path)?;
+    seat.end(End::Goodbye);
+    seat.is_over().await;
+    Ok(DONE)
+}
+
+/// Has the partitions of a group listed again.
+#[utoipa::path(post, path = "/v1/groups/{group}/refresh", tag = "consuming",
+    params(("group" = String, Path, description = "The group's name")),
+    responses(
+        (status = 200, body = Done),
+        (status = "4XX", body = ErrorBody), (status = "5XX", body = ErrorBody)
+))]
+pub async fn refresh(
+    State(app): State<Arc<App>>,
+    Named(group): Named<String>,
+) -> Result<Json<Done>, Failure> {
+    let records = app.places.records(&group)?;
+    app.places.group(&records).await?;
+    app.sessions.refresh();
+    Ok(DONE)
+}
+
+fn millis(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}

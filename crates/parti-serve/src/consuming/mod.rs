@@ -1,0 +1,31 @@
+//! Consuming in any language: a session is a member of the group that lives in this process, for a
+//! client that is elsewhere.
+//!
+//! ```text
+//!   POST /v1/groups ──▶ groups     topics/<group>/<topic>: N, strategy; every instance knows it
+//!   POST …/sessions ──▶ registry ──▶ host: a parti::Manager ◀──▶ the group
+//!                                     │ updater: granted, revoked, lost
+//!                                     ▼
+//!   GET  …/events ◀── SSE ◀──────── seat: what is held, under which epochs
+//!   POST …/commits, …/released ───▶   │ each checked against it, then passed to the manager
+//!   any request, or the open stream ──▶ a sign of life; none for a TTL: the seat is given up
+//! ```
+//!
+//! Safety is where it always is: in the partition's record. A client that was given up keeps its
+//! epochs in its pocket; whatever it commits under them is refused.
+
+mod groups;
+mod host;
+mod http;
+mod registry;
+mod seat;
+mod token;
+
+pub use groups::__path_create;
+pub use groups::create;
+pub use http::{
+    __path_commits, __path_deregister, __path_events, __path_heartbeat, __path_list,
+    __path_refresh, __path_register, __path_released,
+};
+pub use http::{commits, deregister, events, heartbeat, list, refresh, register, released};
+pub use registry::Registry;

@@ -1,0 +1,272 @@
+//! What every request has to pass, and what every answer carries.
+//!
+//! ```text
+//!   Host ──▶ Origin ──▶ x-parti-csrf ──▶ who, in which role ──▶ handler, within its time
+//!    400      403          403             401, 403               503
+//! ```
+//!
+//! - A page elsewhere that has its own name point to this machine (DNS rebinding) sends that name as
+//!   Host: only names that were allowed are served. An address as Host is fine, because no page can
+//!   be loaded from here under an address that it chose.
+//! - A page elsewhere sends its own Origin: refused. State changes by a browser need a header that
+//!   no foreign page can send without asking first, and whoever asks first is refused.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use axum::extract::{Request, State};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+
+use crate::App;
+use crate::access::Role;
+use crate::failure::Failure;
+
+/// What browsers send along with their own requests, so that others cannot.
+pub const CSRF: &str = "x-parti-csrf";
+
+/// What a page from here may do: load its own files, and talk to where it came from.
+const CONTENT_POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; \
+img-src 'self' data:; font-src 'self'; connect-src 'self'; manifest-src 'self'; base-uri 'none'; \
+form-action 'none'; frame-ancestors 'none'";
+
+/// What a request needs.
+#[derive(Debug, PartialEq, Eq)]
+enum Need {
+    /// Nothing: files of the dashboard, the description of the API.
+    Nothing,
+    /// A role.
+    Role(Role),
+    /// A session's own token, which its handlers look at.
+    Session,
+}
+
+fn need(method: &Method, path: &str) -> Need {
+    let mut parts = path.split('/').skip(1);
+    let looks = matches!(*method, Method::GET | Method::HEAD);
+    if parts.next() != Some("v1") {
+        return Need::Nothing;
+    }
+    let rest: Vec<&str> = parts.collect();
+    match rest.as_slice() {
+        ["openapi.json"] => Need::Nothing,
+        ["groups", _, "sessions", _, ..] => Need::Session,
+        // Says what would happen, and changes nothing.
+        ["groups", _, "plan"] => Need::Role(Role::Read),
+        _ if looks => Need::Role(Role::Read),
+        _ => Need::Role(Role::Operate),
+    }
+}
+
+/// Lets a request through, or not.
+pub async fn guard(State(app): State<Arc<App>>, mut request: Request, next: Next) -> Response {
+    let is_api = request.uri().path().starts_with("/v1/");
+    let answer = match check(&app, &mut request) {
+        Err(failure) => failure.into_response(),
+        Ok(()) => match tokio::time::timeout(app.limits.request, next.run(request)).await {
+            Ok(answer) => answer,
+            Err(_) => Failure::unavailable("it took too long").into_response(),
+        },
+    };
+    with_headers(answer, is_api, app.secure)
+}
+
+fn check(app: &App, request: &mut Request) -> Result<(), Failure> {
+    let headers = request.headers();
+    let host = host_of(headers)?.to_owned();
+    if !is_served(&host, &app.hosts) {
+        return Err(Failure::new(
+            StatusCode::MISDIRECTED_REQUEST,
+            "wrong_host",
+            "this service does not go by that name",
+            "ask for it by its address, or allow the name with --host",
+        ));
+    }
+    let foreign = || {
+        Failure::new(
+            StatusCode::FORBIDDEN,
+            "wrong_origin",
+            "a page from elsewhere may not use this service",
+            "open the dashboard that this service has itself",
+        )
+    };
+    let origin = headers.get(header::ORIGIN);
+    if let Some(origin) = origin
+        && !is_same(origin, &host)
+    {
+        return Err(foreign());
+    }
+    let fetch_site = headers.get("sec-fetch-site");
+    let is_api = request.uri().path().starts_with("/v1/");
+    if is_api && fetch_site.is_some_and(|site| site != "same-origin" && site != "none") {
+        return Err(foreign());
+    }
+    let by_browser = origin.is_some() || fetch_site.is_some();
+    let changes = !matches!(*request.method(), Method::GET | Method::HEAD);
+    if changes && by_browser && !headers.contains_key(CSRF) {
+        return Err(Failure::new(
+            StatusCode::FORBIDDEN,
+            "csrf",
+            format!("a browser's request that changes something carries {CSRF}"),
+            format!("send the header {CSRF}: 1"),
+        ));
+    }
+    let need = need(request.method(), request.uri().path());
+    if let Need::Role(needed) = need {
+        let Some(caller) = app.access.caller(headers) else {
+            return Err(Failure::new(
+                StatusCode::UNAUTHORIZED,
+                "unauthorized",
+                "this needs a token",
+                "send the header Authorization: Bearer TOKEN",
+            ));
+        };
+        if caller.role < needed {
+            return Err(Failure::new(
+                StatusCode::FORBIDDEN,
+                "forbidden",
+                "this token may only look",
+                "use the token of the role operate",
+            ));
+        }
+        request.extensions_mut().insert(caller);
+    }
+    Ok(())
+}
+
+/// The one Host of a request, with its port.
+fn host_of(headers: &HeaderMap) -> Result<&str, Failure> {
+    let wrong = || Failure::bad("a request has exactly one Host", "send one");
+    let mut hosts = headers.get_all(header::HOST).iter();
+    let host = hosts.next().ok_or_else(wrong)?;
+    if hosts.next().is_some() {
+        return Err(wrong());
+    }
+    host.to_str().map_err(|_| wrong())
+}
+
+/// The name or address in a Host, without its port.
+fn name_of(host: &str) -> &str {
+    if let Some((inside, _)) = host.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
+        return inside;
+    }
+    match host.rsplit_once(':') {
+        Some((name, port)) if port.bytes().all(|b| b.is_ascii_digit()) => name,
+        _ => host,
+    }
+}
+
+fn is_served(host: &str, allowed: &[String]) -> bool {
+    let name = name_of(host);
+    name.parse::<IpAddr>().is_ok()
+        || name.eq_ignore_ascii_case("localhost")
+        || allowed.iter().any(|one| one.eq_ignore_ascii_case(name))
+}
+
+/// Whether a page's origin is this very service.
+fn is_same(origin: &HeaderValue, host: &str) -> bool {
+    let origin = origin.to_str().unwrap_or("null");
+    let authority = origin
+        .strip_prefix("http://")
+        .or_else(|| origin.strip_prefix("https://"));
+    authority.is_some_and(|authority| authority.eq_ignore_ascii_case(host))
+}
+
+fn with_headers(mut answer: Response, is_api: bool, secure: bool) -> Response {
+    let headers = answer.headers_mut();
+    let fixed = [
+        (header::CONTENT_SECURITY_POLICY.as_str(), CONTENT_POLICY),
+        ("x-content-type-options", "nosniff"),
+        ("x-frame-options", "DENY"),
+        ("referrer-policy", "no-referrer"),
+        ("cross-origin-opener-policy", "same-origin"),
+        ("cross-origin-resource-policy", "same-origin"),
+        (
+            "permissions-policy",
+            "camera=(), geolocation=(), microphone=()",
+        ),
+    ];
+    for (name, value) in fixed {
+        let name = HeaderName::from_static(name);
+        headers.insert(name, HeaderValue::from_static(value));
+    }
+    if is_api {
+        headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    }
+    if secure {
+        let long = HeaderValue::from_static("max-age=31536000");
+        headers.insert(header::STRICT_TRANSPORT_SECURITY, long);
+    }
+    answer
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_and_allowed_names_are_served() {
+        let allowed = ["parti.example".to_owned()];
+        for good in [
+            "localhost",
+            "LocalHost:8080",
+            "127.0.0.1:1",
+            "[::1]:8080",
+            "10.0.0.7",
+            "Parti.Example:443",
+        ] {
+            assert!(is_served(good, &allowed), "{good}");
+        }
+        for bad in [
+            "evil.example",
+            "parti.example.evil",
+            "",
+            "localhost.evil:80",
+            "[::1",
+        ] {
+            assert!(!is_served(bad, &allowed), "{bad}");
+        }
+    }
+
+    #[test]
+    fn only_the_same_origin_is_the_same() {
+        let same =
+            |origin: &'static str| is_same(&HeaderValue::from_static(origin), "127.0.0.1:80");
+        assert!(same("http://127.0.0.1:80") && same("https://127.0.0.1:80"));
+        for other in [
+            "null",
+            "http://127.0.0.1:81",
+            "http://evil",
+            "127.0.0.1:80",
+            "",
+        ] {
+            assert!(!same(other), "{other}");
+        }
+    }
+
+    #[test]
+    fn every_change_needs_the_role_for_it() {
+        let needs = |method: Method, path| need(&method, path);
+        assert_eq!(needs(Method::GET, "/"), Need::Nothing);
+        assert_eq!(needs(Method::GET, "/v1/groups"), Need::Role(Role::Read));
+        assert_eq!(
+            needs(Method::POST, "/v1/groups/g/plan"),
+            Need::Role(Role::Read)
+        );
+        assert_eq!(needs(Method::POST, "/v1/groups"), Need::Role(Role::Operate));
+        assert_eq!(
+            needs(Method::POST, "/v1/groups/g/sessions"),
+            Need::Role(Role::Operate)
+        );
+        assert_eq!(
+            needs(Method::GET, "/v1/groups/g/sessions/s/events"),
+            Need::Session
+        );
+        assert_eq!(
+            needs(Method::DELETE, "/v1/other"),
+            Need::Role(Role::Operate)
+        );
+        assert_eq!(needs(Method::POST, "/v1"), Need::Role(Role::Operate));
+    }
+}

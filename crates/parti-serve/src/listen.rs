@@ -1,0 +1,169 @@
+//! Connections: accepted up to a limit, given little time to say what they want, ended in good
+//! order.
+//!
+//! ```text
+//!   accept ──▶ slot ──▶ TLS, if configured ──▶ HTTP/1.1 ──▶ router
+//!                                                 │ stop: the answer under way, then the end
+//! ```
+//!
+//! A connection whose other side is gone, or takes nothing, is dropped by the kernel once what was
+//! written has waited for too long.
+
+use std::io;
+use std::net::SocketAddr;
+use std::path::Path;
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use hyper::rt::{Read, Write};
+use hyper::server::conn::http1;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::service::TowerToHyperService;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Semaphore;
+use tokio_rustls::TlsAcceptor;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+/// Whoever does not say within this time what it wants is hung up on.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// Bytes of a request's head.
+const HEAD_BYTES: usize = 32 * 1024;
+/// Headers of a request.
+const HEADERS: usize = 64;
+
+/// A certificate and its key, as files in PEM.
+#[derive(Clone, Debug)]
+pub struct Tls(Arc<rustls::ServerConfig>);
+
+/// Why TLS cannot be served.
+#[derive(Debug, thiserror::Error)]
+#[error("TLS cannot be served with {file}: {why}")]
+pub struct TlsError {
+    file: String,
+    why: String,
+}
+
+impl Tls {
+    /// Reads both files.
+    pub fn read(certificate: &Path, key: &Path) -> Result<Self, TlsError> {
+        let wrong = |file: &Path, why: String| TlsError {
+            file: file.display().to_string(),
+            why,
+        };
+        let chain = CertificateDer::pem_file_iter(certificate)
+            .and_then(Iterator::collect::<Result<Vec<_>, _>>)
+            .map_err(|error| wrong(certificate, error.to_string()))?;
+        let key_file = key;
+        let key = PrivateKeyDer::from_pem_file(key_file)
+            .map_err(|error| wrong(key_file, error.to_string()))?;
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let config = rustls::ServerConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .map_err(|error| wrong(certificate, error.to_string()))?
+            .with_no_client_auth()
+            .with_single_cert(chain, key)
+            .map_err(|error| wrong(certificate, error.to_string()))?;
+        Ok(Self(Arc::new(config)))
+    }
+}
+
+/// What connections share.
+#[derive(Clone)]
+pub(crate) struct Door {
+    pub(crate) router: Router,
+    pub(crate) tls: Option<Tls>,
+    /// So many at once.
+    pub(crate) connections: usize,
+    /// What was written has to be taken within this time.
+    pub(crate) unread: Duration,
+    pub(crate) stop: CancellationToken,
+    pub(crate) tasks: TaskTracker,
+}
+
+/// Accepts until it is told to stop.
+pub(crate) async fn listen(listener: TcpListener, door: Door) {
+    let slots = Arc::new(Semaphore::new(door.connections));
+    loop {
+        let accepting = async {
+            let slot = slots.clone().acquire_owned().await.ok()?;
+            Some((listener.accept().await, slot))
+        };
+        let accepted = tokio::select! {
+            () = door.stop.cancelled() => return,
+            accepted = accepting => accepted,
+        };
+        let Some((accepted, slot)) = accepted else {
+            return;
+        };
+        match accepted {
+            Ok((stream, peer)) => {
+                let serving = door.clone().welcome(stream, peer);
+                door.tasks.spawn(async move {
+                    serving.await;
+                    drop(slot);
+                });
+            }
+            // Too many open files, say: that passes.
+            Err(error) => {
+                tracing::warn!(%error, "a connection was not accepted");
+                tokio::time::sleep(Duration::from_millis(100)).await;
+            }
+        }
+    }
+}
+
+impl Door {
+    async fn welcome(self, stream: TcpStream, peer: SocketAddr) {
+        if let Err(error) = set_up(&stream, self.unread) {
+            tracing::debug!(%peer, %error, "a connection could not be set up");
+            return;
+        }
+        let Some(tls) = &self.tls else {
+            return self.converse(TokioIo::new(stream)).await;
+        };
+        let shaking = TlsAcceptor::from(tls.0.clone()).accept(stream);
+        match tokio::time::timeout(PATIENCE, shaking).await {
+            Ok(Ok(stream)) => self.converse(TokioIo::new(stream)).await,
+            Ok(Err(error)) => tracing::debug!(%peer, %error, "no TLS handshake"),
+            Err(_) => tracing::debug!(%peer, "no TLS handshake in time"),
+        }
+    }
+
+    async fn converse(self, io: impl Read + Write + Unpin) {
+        let conversation = http1::Builder::new()
+            .timer(TokioTimer::new())
+            .header_read_timeout(PATIENCE)
+            .max_headers(HEADERS)
+            .max_buf_size(HEAD_BYTES)
+            .serve_connection(io, TowerToHyperService::new(self.router));
+        let mut conversation = pin!(conversation);
+        let ended = tokio::select! {
+            ended = conversation.as_mut() => ended,
+            () = self.stop.cancelled() => {
+                conversation.as_mut().graceful_shutdown();
+                conversation.await
+            }
+        };
+        if let Err(error) = ended {
+            tracing::debug!(%error, "a connection ended early");
+        }
+    }
+}
+
+/// Small answers go out at once; the kernel gives up on whoever takes nothing.
+fn set_up(stream: &TcpStream, unread: Duration) -> io::Result<()> {
+    stream.set_nodelay(true)?;
+    #[cfg(target_os = "linux")]
+    {
+        let limit = u32::try_from(unread.as_millis()).unwrap_or(u32::MAX);
+        rustix::net::sockopt::set_tcp_user_timeout(stream, limit)?;
+    }
+    #[cfg(not(target_os = "linux"))]
+    let _ = unread;
+    Ok(())
+}

@@ -1,0 +1,269 @@
+//! What an operator changes by hand.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use axum::extract::State;
+use axum::{Extension, Json};
+use parti::core::record::Request;
+use parti::inspect::Bounds;
+use parti::operate::{self, Change, Checkpoints, Reason, Rules, Verdict, Wanted};
+use parti::{Offset, PartitionId, StartPosition};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use utoipa::ToSchema;
+
+use crate::App;
+use crate::access::Caller;
+use crate::extract::{Body, Named};
+use crate::failure::{ErrorBody, Failure};
+use crate::looking::partition;
+use crate::places::Located;
+
+/// Where checkpoints are to go.
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Reset {
+    /// Which partitions; all that the group knows, if left out.
+    partitions: Option<Vec<String>>,
+    /// Where to go on.
+    to: Place,
+    /// Only say what would change.
+    #[serde(default)]
+    dry_run: bool,
+    /// Change partitions that are being served, too: their owners are fenced.
+    #[serde(default)]
+    force: bool,
+    /// Why, for the group's history.
+    #[serde(default)]
+    why: String,
+}
+
+/// A place in a partition.
+#[derive(Clone, Copy, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Place {
+    /// The oldest message that is there.
+    Earliest,
+    /// After the newest message.
+    Latest,
+    /// At this offset.
+    Offset(u64),
+    /// At the first message not older than this, in milliseconds since the Unix epoch.
+    TimeMs(u64),
+}
+
+impl Place {
+    fn position(self) -> StartPosition {
+        match self {
+            Self::Earliest => StartPosition::Earliest,
+            Self::Latest => StartPosition::Latest,
+            Self::Offset(offset) => StartPosition::Offset(offset),
+            Self::TimeMs(ms) => StartPosition::Time(ms),
+        }
+    }
+}
+
+/// What became of all of them.
+#[derive(Serialize, ToSchema)]
+pub struct Changes {
+    changes: Vec<Changed>,
+}
+
+/// What became of one.
+#[derive(Serialize, ToSchema)]
+pub struct Changed {
+    partition: String,
+    /// Where reading went on before; null if nobody ever took it.
+    from: Option<u64>,
+    /// Where reading goes on.
+    to: u64,
+    /// The epoch from now on.
+    epoch: u64,
+    /// Whether it was written.
+    done: bool,
+    /// Why not, or what to know.
+    note: Option<String>,
+}
+
+/// Moves checkpoints. If one is refused, none is changed.
+#[utoipa::path(post, path = "/v1/groups/{group}/checkpoints", tag = "operating",
+    params(("group" = String, Path, description = "The group's name")),
+    request_body = Reset,
+    responses(
+        (status = 200, body = Changes),
+        (status = "4XX", body = ErrorBody), (status = "5XX", body = ErrorBody)
+))]
+pub async fn checkpoints(
+    State(app): State<Arc<App>>,
+    Extension(caller): Extension<Caller>,
+    Named(name): Named<String>,
+    Body(reset): Body<Reset>,
+) -> Result<Json<Changes>, Failure> {
+    let records = app.places.records(&name)?;
+    let group = app.places.group(&records).await?;
+    let ids = match &reset.partitions {
+        None => group.partition_ids(),
+        Some(named) => named
+            .iter()
+            .map(|id| partition(id))
+            .collect::<Result<_, _>>()?,
+    };
+    let stranger = |id: &&PartitionId| group.partition(id).is_none();
+    if let Some(stranger) = ids.iter().find(stranger) {
+        return Err(Failure::not_found(
+            format!("the group does not know partition {stranger}"),
+            "GET /v1/groups/{group} has those that it knows",
+        ));
+    }
+    let Some(source) = app.places.located(&records, &group).await? else {
+        return Err(Failure::conflict(
+            "this service does not know where the group's messages are",
+            "start it with --source",
+        ));
+    };
+    let wanted = wanted(&source, &ids, reset.to).await?;
+    let rules = Rules {
+        force: reset.force,
+        back: true,
+        unknown: false,
+    };
+    let checkpoints = Checkpoints::read(&records).await?;
+    let mut changes = checkpoints.plan(wanted, rules);
+    let refused = |change: &Change| !matches!(change.verdict, Verdict::Change | Verdict::Same);
+    let go = !reset.dry_run && !changes.iter().any(refused);
+    if go {
+        let reason = Reason {
+            by: caller.name,
+            why: reset.why,
+        };
+        changes = checkpoints.apply(changes, rules, &reason).await?;
+    } else if !reset.dry_run
+        && let Some(first) = changes.iter().find(|change| refused(change))
+    {
+        let why = note(first).unwrap_or_default();
+        return Err(Failure::conflict(
+            format!("partition {}: {why}; nothing was changed", first.partition),
+            "pause it or stop its worker, or give force",
+        ));
+    }
+    let told = changes.iter().map(|change| Changed {
+        partition: change.partition.to_string(),
+        from: change.before.map(|before| before.next_offset.0),
+        to: change.after.next_offset.0,
+        epoch: match (&change.verdict, change.before) {
+            (Verdict::Same, Some(before)) => before.epoch.0,
+            _ => change.after.epoch.0,
+        },
+        done: go && change.verdict == Verdict::Change,
+        note: note(change),
+    });
+    Ok(Json(Changes {
+        changes: told.collect(),
+    }))
+}
+
+fn note(change: &Change) -> Option<String> {
+    match &change.verdict {
+        Verdict::Change => None,
+        Verdict::Same => Some("it is there already".into()),
+        Verdict::Served => {
+            let by = change.served_by.as_ref();
+            let by = by.map_or_else(|| "somebody".to_owned(), ToString::to_string);
+            Some(format!("it is being served by {by}"))
+        }
+        Verdict::Back => Some("it would go back".into()),
+        Verdict::Unknown => Some("the group does not know it".into()),
+        Verdict::Unreadable(why) => Some(format!("its record cannot be read: {why}")),
+    }
+}
+
+async fn wanted(
+    source: &Located<'_>,
+    ids: &[PartitionId],
+    to: Place,
+) -> Result<Vec<Wanted>, Failure> {
+    let bounds: BTreeMap<PartitionId, Bounds> = source.bounds(ids).await?;
+    let mut wanted = Vec::with_capacity(ids.len());
+    for id in ids {
+        let Some(bounds) = bounds.get(id) else {
+            return Err(Failure::conflict(
+                format!("the source has no partition {id}"),
+                "is it the right source?",
+            ));
+        };
+        let next = match to {
+            Place::Earliest => bounds.first,
+            Place::Latest => bounds.end,
+            Place::Offset(offset) => Offset(offset),
+            Place::TimeMs(_) => source.resolve(id, to.position()).await?,
+        };
+        if !bounds.hold(next) {
+            return Err(Failure::bad(
+                format!("partition {id} cannot go on at {next}"),
+                format!("give from {} to {}", bounds.first, bounds.end),
+            ));
+        }
+        wanted.push(Wanted::at(id.clone(), next));
+    }
+    Ok(wanted)
+}
+
+/// What an operator wants.
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Wish {
+    /// Its `kind` is drain, undrain, evict, move, pin, unpin, pause, resume or rebalance; with
+    /// `worker`, `partition` or both, as the kind needs.
+    #[schema(value_type = Object, example = json!({"kind": "drain", "worker": "worker-1"}))]
+    request: Value,
+    /// Why, for the group's history.
+    #[serde(default)]
+    why: String,
+}
+
+/// What became of it.
+#[derive(Serialize, ToSchema)]
+pub struct Fulfilled {
+    #[schema(example = "done")]
+    outcome: &'static str,
+    /// How long it took until its effect was there.
+    took_ms: u64,
+    /// What was done.
+    text: String,
+}
+
+/// Asks the group for something, and answers once its effect is there.
+#[utoipa::path(post, path = "/v1/groups/{group}/requests", tag = "operating",
+    params(("group" = String, Path, description = "The group's name")),
+    request_body = Wish,
+    responses(
+        (status = 200, body = Fulfilled),
+        (status = "4XX", body = ErrorBody), (status = "5XX", body = ErrorBody)
+))]
+pub async fn requests(
+    State(app): State<Arc<App>>,
+    Extension(caller): Extension<Caller>,
+    Named(name): Named<String>,
+    Body(wish): Body<Wish>,
+) -> Result<Json<Fulfilled>, Failure> {
+    let request: Request = serde_json::from_value(wish.request).map_err(|error| {
+        Failure::bad(
+            format!("the request cannot be read: {error}"),
+            "its kind is drain, undrain, evict, move, pin, unpin, pause, resume or rebalance",
+        )
+    })?;
+    let records = app.places.records(&name)?;
+    let reason = Reason {
+        by: caller.name,
+        why: wish.why,
+    };
+    // Before the request's own limit ends it without a word.
+    let patience = app.limits.request.mul_f64(0.9);
+    let done = operate::request(&records, request, reason, patience).await?;
+    Ok(Json(Fulfilled {
+        outcome: "done",
+        took_ms: done.took_ms,
+        text: done.request.to_string(),
+    }))
+}

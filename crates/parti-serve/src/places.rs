@@ -1,0 +1,244 @@
+//! Where groups and messages are.
+//!
+//! ```text
+//!   group ──▶ topics/<group>/<topic> in the store, else by the identity of its log ──▶ Topic
+//!   topic ──▶ opened once, shared by all requests ──▶ append, read, growth
+//! ```
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use futures_util::StreamExt;
+use parti::core::key::{Key, Prefix};
+use parti::core::record::{Record, TopicRecord};
+use parti::inspect::{self, Bounds, Group};
+use parti::source::log::{Log, LogError, Topic};
+use parti::source::{Growth, JetStream, Source as _};
+use parti::store::{GroupStore, Store};
+use parti::{Offset, PartitionId, StartPosition};
+use tokio::sync::{Mutex, broadcast};
+use tokio_util::task::AbortOnDropHandle;
+
+use crate::failure::{Failure, no_group};
+
+/// News of growth that wait for a slow listener.
+const GROWTHS: usize = 1_024;
+
+/// Where messages come from.
+#[derive(Debug)]
+pub enum Source {
+    /// A folder with topics: the only kind that can be produced to and fetched from here.
+    Log(Log),
+    /// A stream, for what is known of ends and lag.
+    Stream(Box<JetStream>),
+}
+
+/// A topic that is open.
+#[derive(Clone, Debug)]
+pub struct Opened {
+    /// The topic.
+    pub topic: Topic,
+    /// Tells which partitions grew.
+    pub growth: broadcast::Sender<Growth>,
+    _listening: Arc<AbortOnDropHandle<()>>,
+}
+
+impl Opened {
+    fn new(topic: Topic) -> Self {
+        let (growth, _) = broadcast::channel(GROWTHS);
+        let (mut grown, tell) = (topic.growth(), growth.clone());
+        let listening = tokio::spawn(async move {
+            while let Some(news) = grown.next().await {
+                // Nobody may be listening.
+                let _ = tell.send(news);
+            }
+        });
+        Self {
+            topic,
+            growth,
+            _listening: Arc::new(AbortOnDropHandle::new(listening)),
+        }
+    }
+}
+
+/// Where groups and messages are.
+#[derive(Debug)]
+pub struct Places {
+    store: Arc<dyn Store>,
+    source: Option<Source>,
+    topics: Mutex<BTreeMap<String, Opened>>,
+}
+
+impl Places {
+    /// On this store, with this source.
+    pub fn new(store: Arc<dyn Store>, source: Option<Source>) -> Self {
+        Self {
+            store,
+            source,
+            topics: Mutex::default(),
+        }
+    }
+
+    /// The store beneath.
+    pub fn store(&self) -> &Arc<dyn Store> {
+        &self.store
+    }
+
+    /// A group's records, whether there is one or not.
+    pub fn records(&self, group: &str) -> Result<GroupStore, Failure> {
+        Ok(GroupStore::new(self.store.clone(), group)?)
+    }
+
+    /// A group that is there.
+    pub async fn group(&self, records: &GroupStore) -> Result<Group, Failure> {
+        let found = inspect::group(records).await?;
+        found.ok_or_else(|| no_group(format!("there is no group {:?}", records.group())))
+    }
+
+    /// The log with topics.
+    pub fn log(&self) -> Result<&Log, Failure> {
+        match &self.source {
+            Some(Source::Log(log)) => Ok(log),
+            _ => Err(Failure::conflict(
+                "this service has no log to produce to or fetch from",
+                "start it with --source log:FOLDER",
+            )),
+        }
+    }
+
+    /// A topic of the log.
+    pub async fn topic(&self, name: &str) -> Result<Opened, Failure> {
+        let mut topics = self.topics.lock().await;
+        if let Some(topic) = topics.get(name) {
+            return Ok(topic.clone());
+        }
+        let opened = Opened::new(self.log()?.topic(name).await?);
+        topics.insert(name.to_owned(), opened.clone());
+        Ok(opened)
+    }
+
+    /// What is recorded of a group's topic: its name, and how it is split.
+    pub async fn recorded(
+        &self,
+        records: &GroupStore,
+    ) -> Result<Option<(Arc<str>, Arc<TopicRecord>)>, Failure> {
+        let all = records.list(Prefix::Topics).await?;
+        Ok(all
+            .into_iter()
+            .find_map(|stored| match (stored.key, stored.record) {
+                (Key::Topic(name), Record::Topic(record)) => Some((name, record)),
+                _ => None,
+            }))
+    }
+
+    /// The topic that a group is about, if the log has it.
+    async fn topic_of(
+        &self,
+        records: &GroupStore,
+        group: &Group,
+    ) -> Result<Option<Topic>, Failure> {
+        if let Some((name, _)) = self.recorded(records).await? {
+            return Ok(Some(self.topic(&name).await?.topic));
+        }
+        let Some(identity) = group.stream else {
+            return Ok(None);
+        };
+        for name in self.log()?.topics().await? {
+            // One that cannot be opened is none of this group's business.
+            let Ok(opened) = self.topic(&name).await else {
+                continue;
+            };
+            if opened.topic.identity().await? == identity {
+                return Ok(Some(opened.topic));
+            }
+        }
+        Ok(None)
+    }
+
+    /// What a group's messages are in, if that is known here.
+    pub async fn located(
+        &self,
+        records: &GroupStore,
+        group: &Group,
+    ) -> Result<Option<Located<'_>>, Failure> {
+        Ok(match &self.source {
+            None => None,
+            Some(Source::Stream(stream)) => Some(Located::Stream(stream)),
+            Some(Source::Log(_)) => self.topic_of(records, group).await?.map(Located::Topic),
+        })
+    }
+
+    /// Tells the group where its partitions begin and end, as far as that is known here. What
+    /// cannot be known now is left out: whoever looks sees the rest.
+    pub async fn locate(&self, records: &GroupStore, group: &mut Group) {
+        let bounds = async {
+            match self.located(records, group).await? {
+                Some(source) => source.bounds(&group.partition_ids()).await.map(Some),
+                None => Ok(None),
+            }
+        };
+        match bounds.await {
+            Ok(Some(bounds)) => group.locate(&bounds),
+            Ok(None) => {}
+            Err(error) => tracing::debug!(group = records.group(), "no lag: {}", error.message()),
+        }
+    }
+}
+
+/// What a group's messages are in.
+pub enum Located<'a> {
+    /// A topic of the log.
+    Topic(Topic),
+    /// A stream.
+    Stream(&'a JetStream),
+}
+
+impl Located<'_> {
+    /// Where partitions begin and end.
+    pub async fn bounds(
+        &self,
+        partitions: &[PartitionId],
+    ) -> Result<BTreeMap<PartitionId, Bounds>, Failure> {
+        Ok(match self {
+            Self::Topic(topic) => topic.bounds().await?,
+            Self::Stream(stream) => stream.bounds(partitions).await?,
+        })
+    }
+
+    /// The offset that a position stands for.
+    pub async fn resolve(
+        &self,
+        partition: &PartitionId,
+        position: StartPosition,
+    ) -> Result<Offset, Failure> {
+        Ok(match self {
+            Self::Topic(topic) => topic.resolve(partition, position).await?,
+            Self::Stream(stream) => stream.resolve(partition, position).await?,
+        })
+    }
+}
+
+/// The source that a URL names: `log:FOLDER` or `jetstream://HOST:PORT/STREAM`.
+pub async fn open_source(url: &str) -> Result<Source, SourceProblem> {
+    match url.split_once(':') {
+        Some(("log", folder)) if !folder.is_empty() => Ok(Source::Log(Log::open(folder).await?)),
+        Some((scheme, _)) if scheme.eq_ignore_ascii_case("jetstream") => {
+            Ok(Source::Stream(Box::new(JetStream::connect(url).await?)))
+        }
+        _ => Err(SourceProblem::Url),
+    }
+}
+
+/// Why a source cannot be opened.
+#[derive(Debug, thiserror::Error)]
+pub enum SourceProblem {
+    /// It is no URL of a source.
+    #[error("the source is neither log:FOLDER nor jetstream://HOST:PORT/STREAM")]
+    Url,
+    /// The log cannot be used.
+    #[error(transparent)]
+    Log(#[from] LogError),
+    /// The stream cannot be used.
+    #[error(transparent)]
+    Stream(#[from] parti::source::SourceError),
+}

@@ -1,0 +1,293 @@
+//! Messages of the embedded log, in and out.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Json;
+use axum::extract::State;
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use bytes::Bytes;
+use parti::source::log::NewRecord;
+use parti::source::{Batch, Growth, Offset, PartitionId, Record, Source as _};
+use serde::{Deserialize, Serialize};
+use tokio::sync::broadcast::error::RecvError;
+use tokio::time::Instant;
+use utoipa::{IntoParams, ToSchema};
+
+use crate::App;
+use crate::extract::{Asked, Body, Named};
+use crate::failure::{ErrorBody, Failure};
+use crate::looking::partition;
+use crate::places::Opened;
+
+/// The longest wait for messages.
+const LONGEST_WAIT: Duration = Duration::from_secs(30);
+/// The most messages of one answer.
+const MOST: u32 = 1_000;
+
+/// Messages to append.
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Messages {
+    messages: Vec<NewMessage>,
+}
+
+/// A message to append. Bytes that are no text go as base64.
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct NewMessage {
+    /// Messages with one key go to one partition, in order.
+    key: Option<String>,
+    key_b64: Option<String>,
+    payload: Option<String>,
+    payload_b64: Option<String>,
+    #[serde(default)]
+    headers: Vec<Header>,
+    /// A partition of the producer's own choice; by default the key decides, or the turn.
+    partition: Option<String>,
+}
+
+/// A header. Bytes that are no text go as base64.
+#[derive(Deserialize, Serialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Header {
+    name: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    value: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    value_b64: Option<String>,
+}
+
+/// Bytes that came as text or as base64.
+fn bytes(
+    what: &str,
+    text: Option<String>,
+    coded: Option<String>,
+) -> Result<Option<Bytes>, Failure> {
+    match (text, coded) {
+        (Some(_), Some(_)) => Err(Failure::bad(
+            format!("a message has {what} and {what}_b64"),
+            "give one of them",
+        )),
+        (Some(text), None) => Ok(Some(text.into())),
+        (None, Some(coded)) => match STANDARD.decode(coded) {
+            Ok(bytes) => Ok(Some(bytes.into())),
+            Err(error) => Err(Failure::bad(
+                format!("{what}_b64 is no base64: {error}"),
+                "use the standard alphabet, with padding",
+            )),
+        },
+        (None, None) => Ok(None),
+    }
+}
+
+/// Text if it is, else base64.
+fn shown(bytes: &Bytes) -> (Option<String>, Option<String>) {
+    match std::str::from_utf8(bytes) {
+        Ok(text) => (Some(text.to_owned()), None),
+        Err(_) => (None, Some(STANDARD.encode(bytes))),
+    }
+}
+
+impl NewMessage {
+    fn record(self) -> Result<NewRecord, Failure> {
+        let headers = self.headers.into_iter().map(|header| {
+            let value = bytes("value", header.value, header.value_b64)?;
+            Ok((header.name, value.unwrap_or_default()))
+        });
+        let Some(payload) = bytes("payload", self.payload, self.payload_b64)? else {
+            return Err(Failure::bad(
+                "a message has no payload",
+                "give payload or payload_b64",
+            ));
+        };
+        Ok(NewRecord {
+            key: bytes("key", self.key, self.key_b64)?,
+            headers: headers.collect::<Result<_, Failure>>()?,
+            payload,
+            partition: self.partition.as_deref().map(partition).transpose()?,
+        })
+    }
+}
+
+/// Where messages are.
+#[derive(Serialize, ToSchema)]
+pub struct Placed {
+    /// One for each, in order.
+    placed: Vec<Position>,
+}
+
+/// Where a message is.
+#[derive(Serialize, ToSchema)]
+pub struct Position {
+    partition: String,
+    offset: u64,
+}
+
+/// Appends messages, all with one sync: once this answers they are on the disk.
+#[utoipa::path(post, path = "/v1/topics/{topic}/messages", tag = "messages",
+    params(("topic" = String, Path, description = "The topic's name")),
+    request_body = Messages,
+    responses(
+        (status = 200, body = Placed),
+        (status = "4XX", body = ErrorBody), (status = "5XX", body = ErrorBody)
+))]
+pub async fn produce(
+    State(app): State<Arc<App>>,
+    Named(topic): Named<String>,
+    Body(messages): Body<Messages>,
+) -> Result<Json<Placed>, Failure> {
+    let opened = app.places.topic(&topic).await?;
+    let records = messages.messages.into_iter().map(NewMessage::record);
+    let placed = opened
+        .topic
+        .append(records.collect::<Result<_, _>>()?)
+        .await?;
+    let placed = placed.into_iter().map(|(partition, offset)| Position {
+        partition: partition.to_string(),
+        offset: offset.0,
+    });
+    Ok(Json(Placed {
+        placed: placed.collect(),
+    }))
+}
+
+/// Which messages.
+#[derive(Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+pub struct From {
+    /// The first offset wanted.
+    #[serde(default)]
+    from: u64,
+    /// The most messages, 100 by default.
+    #[param(minimum = 1, maximum = 1000)]
+    limit: Option<u32>,
+    /// If there are none, wait for so long, 30 seconds at the most.
+    #[serde(default)]
+    #[param(maximum = 30000)]
+    wait_ms: u64,
+}
+
+/// Messages as found.
+#[derive(Serialize, ToSchema)]
+pub struct Found {
+    messages: Vec<Message>,
+    /// Where to go on.
+    next: u64,
+    /// One past the newest.
+    end: u64,
+}
+
+/// A message.
+#[derive(Serialize, ToSchema)]
+pub struct Message {
+    offset: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    key: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    key_b64: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    payload: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    payload_b64: Option<String>,
+    headers: Vec<Header>,
+    timestamp_ms: u64,
+}
+
+impl Message {
+    fn of(record: Record) -> Self {
+        let (payload, payload_b64) = shown(&record.payload);
+        let (key, key_b64) = record.key.as_ref().map(shown).unwrap_or_default();
+        let headers = record.headers.into_iter().map(|(name, value)| {
+            let (value, value_b64) = shown(&value);
+            Header {
+                name,
+                value,
+                value_b64,
+            }
+        });
+        Self {
+            offset: record.offset.0,
+            key,
+            key_b64,
+            payload,
+            payload_b64,
+            headers: headers.collect(),
+            timestamp_ms: record.timestamp_ms,
+        }
+    }
+}
+
+/// Messages of a partition from an offset on, in order; waits for some if there are none.
+#[utoipa::path(get, path = "/v1/topics/{topic}/partitions/{partition}/messages", tag = "messages",
+    params(
+        ("topic" = String, Path, description = "The topic's name"),
+        ("partition" = String, Path, description = "The partition's id"),
+        From),
+    responses(
+        (status = 200, body = Found),
+        (status = "4XX", body = ErrorBody), (status = "5XX", body = ErrorBody)
+))]
+pub async fn fetch(
+    State(app): State<Arc<App>>,
+    Named((topic, id)): Named<(String, String)>,
+    Asked(from): Asked<From>,
+) -> Result<Json<Found>, Failure> {
+    let limit = from.limit.unwrap_or(100);
+    if limit == 0 || limit > MOST {
+        return Err(Failure::bad(
+            format!("the limit is from 1 to {MOST}"),
+            "ask for that",
+        ));
+    }
+    let wait = Duration::from_millis(from.wait_ms).min(LONGEST_WAIT);
+    let opened = app.places.topic(&topic).await?;
+    let id = partition(&id)?;
+    let waiting = read(
+        &opened,
+        &id,
+        Offset(from.from),
+        limit as usize,
+        Instant::now() + wait,
+    );
+    let batch = tokio::select! {
+        batch = waiting => batch?,
+        // Nobody waits for messages while the service stops.
+        () = app.stop.cancelled() => return Err(Failure::unavailable("the service stops")),
+    };
+    Ok(Json(Found {
+        next: batch.next.0,
+        end: batch.end.0,
+        messages: batch.records.into_iter().map(Message::of).collect(),
+    }))
+}
+
+async fn read(
+    opened: &Opened,
+    id: &PartitionId,
+    from: Offset,
+    limit: usize,
+    until: Instant,
+) -> Result<Batch, Failure> {
+    // Before the first look, so that nothing slips through between the two.
+    let mut growth = opened.growth.subscribe();
+    loop {
+        let batch = opened.topic.read(id, from, limit).await?;
+        if !batch.records.is_empty() || batch.next > from {
+            return Ok(batch);
+        }
+        let grown = async {
+            loop {
+                match growth.recv().await {
+                    Ok(Growth::Partition(other)) if other != *id => {}
+                    Ok(_) | Err(RecvError::Lagged(_)) => return,
+                    Err(RecvError::Closed) => std::future::pending().await,
+                }
+            }
+        };
+        if tokio::time::timeout_at(until, grown).await.is_err() {
+            return Ok(batch);
+        }
+    }
+}

@@ -1,0 +1,241 @@
+//! What an operator does over HTTP, and members of other kinds in the same group.
+
+use std::process::Command;
+use std::sync::Arc;
+use std::time::Duration;
+
+use parti::core::config::StrategyChoice;
+use parti::source::log::Log;
+use parti::{Config, HandlerError, Message, StaticPartitions, Worker};
+use parti_serve::Tls;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, ServerName};
+use serde_json::{Value, json};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::sync::mpsc;
+
+use crate::client::{PATIENCE, request};
+use crate::scene::{CONFIG, Manner, Scene};
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn checkpoints_move_and_plans_tell() {
+    let scene = Scene::new().await;
+    scene.make_group(4).await;
+    scene.produce(4, 10).await;
+    let consumer = scene.consumer(Manner::Polite).await;
+    let held = consumer.holds(|held| held.len() == 4).await;
+    let (epoch, _) = held["1"];
+    assert_eq!(consumer.commit("1", epoch, 7).await, "ok");
+    let path = "/v1/groups/g/checkpoints";
+    let reset = |extra: Value| {
+        let mut body = json!({"partitions": ["1"], "to": {"offset": 3}, "why": "a test"});
+        for (name, value) in extra.as_object().expect("fields") {
+            body[name] = value.clone();
+        }
+        body
+    };
+    let dry = scene
+        .post(path, &reset(json!({"dry_run": true})))
+        .await
+        .ok(200);
+    let change = &dry["changes"][0];
+    assert_eq!(
+        (&change["partition"], &change["done"]),
+        (&json!("1"), &json!(false))
+    );
+    assert!(
+        change["note"]
+            .as_str()
+            .is_some_and(|note| note.contains(&consumer.worker))
+    );
+    assert_eq!(scene.post(path, &reset(json!({}))).await.code(), "conflict");
+    for wrong in [
+        json!({"to": {"offset": 11}}),
+        json!({"to": "nowhere"}),
+        json!({"partitions": ["a b"]}),
+        json!({"partitions": 7}),
+    ] {
+        assert_eq!(
+            scene.post(path, &reset(wrong.clone())).await.status,
+            400,
+            "{wrong}"
+        );
+    }
+    let stranger = reset(json!({"partitions": ["9"]}));
+    assert_eq!(scene.post(path, &stranger).await.status, 404);
+    let forced = scene
+        .post(path, &reset(json!({"force": true})))
+        .await
+        .ok(200);
+    assert_eq!(forced["changes"][0]["done"], true);
+    assert_eq!(forced["changes"][0]["to"], 3);
+    // Its owner is fenced, and takes it again at the new place.
+    let again = consumer
+        .holds(|held| held.get("1").is_some_and(|(new, _)| *new > epoch))
+        .await;
+    assert_eq!(again["1"].1, 3);
+    assert_eq!(consumer.commit("1", epoch, 9).await, "fenced");
+
+    let what_if = json!({"add": 1, "strategies": ["fair_share"]});
+    let outcomes = scene.post("/v1/groups/g/plan", &what_if).await.ok(200);
+    assert_eq!(outcomes.as_array().map(Vec::len), Some(1));
+    assert_eq!(
+        (&outcomes[0]["strategy"], &outcomes[0]["moved"]),
+        (&json!("fair_share"), &json!(2))
+    );
+    let nobody = json!({"remove": ["worker-77"]});
+    assert_eq!(scene.post("/v1/groups/g/plan", &nobody).await.status, 400);
+    let events = scene.get("/v1/groups/g/events?limit=1000").await.ok(200);
+    let events = events["events"].as_array().expect("a list").clone();
+    assert!(events.is_sorted_by_key(|event| event["n"].as_u64()));
+    let tells = |event: &Value| {
+        event["text"]
+            .as_str()
+            .is_some_and(|text| text.contains("a test"))
+    };
+    assert!(events.iter().any(tells), "{events:?}");
+    assert_eq!(scene.get("/v1/groups/none/events").await.status, 404);
+    scene.post("/v1/groups/g/refresh", &json!({})).await.ok(200);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn requests_are_done_when_they_are_answered() {
+    let scene = Scene::new().await;
+    scene.make_group(4).await;
+    let path = "/v1/groups/g/requests";
+    let drain = json!({"request": {"kind": "drain", "worker": "worker-0"}, "why": "a test"});
+    assert_eq!(
+        scene.post(path, &drain).await.code(),
+        "conflict",
+        "there is nobody"
+    );
+    let first = scene.consumer(Manner::Polite).await;
+    first.holds(|held| held.len() == 4).await;
+    let second = scene.consumer(Manner::Polite).await;
+    second.holds(|held| held.len() == 2).await;
+    let drained = scene.post(path, &drain).await.ok(200);
+    assert_eq!(drained["outcome"], "done");
+    let (there, _) = if first.worker == "worker-0" {
+        (&second, &first)
+    } else {
+        (&first, &second)
+    };
+    there.holds(|held| held.len() == 4).await;
+    let pause = json!({"request": {"kind": "pause", "partition": "2"}});
+    scene.post(path, &pause).await.ok(200);
+    there.holds(|held| held.len() == 3).await;
+    assert_eq!(scene.partition("2").await["paused"], true);
+    for wrong in [
+        json!({"kind": "explode"}),
+        json!("rebalance"),
+        json!({"kind": "move"}),
+    ] {
+        let wrong = json!({ "request": wrong });
+        assert_eq!(scene.post(path, &wrong).await.status, 400, "{wrong}");
+    }
+    let nobody = json!({"request": {"kind": "drain", "worker": "worker-77"}});
+    assert_eq!(scene.post(path, &nobody).await.code(), "conflict");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_rust_worker_shares_the_group_and_takes_over() {
+    let scene = Scene::new().await;
+    scene.make_group(4).await;
+    scene.produce(4, 10).await;
+    let consumer = scene.consumer(Manner::Polite).await;
+    let held = consumer.holds(|held| held.len() == 4).await;
+    for (partition, (epoch, _)) in &held {
+        assert_eq!(consumer.commit(partition, *epoch, 5).await, "ok");
+    }
+    let log = Log::open(scene.folder.path().join("log"))
+        .await
+        .expect("the log");
+    let topic = log.topic("t").await.expect("the topic");
+    let config = Config {
+        strategy: StrategyChoice::FairShare,
+        ..Config::from_yaml(CONFIG).expect("settings")
+    };
+    let (tell, mut handled) = mpsc::unbounded_channel();
+    let partitions = StaticPartitions::numbered(4);
+    let worker = Worker::builder("g", scene.store.clone(), topic, partitions)
+        .config(config)
+        .start(move |message: Message| {
+            let tell = tell.clone();
+            async move {
+                let _ = tell.send((message.partition.to_string(), message.offset.0));
+                Ok::<(), HandlerError>(())
+            }
+        })
+        .await
+        .expect("a worker");
+    consumer.holds(|held| held.len() == 2).await;
+    consumer.crash();
+    let mut seen: Vec<(String, u64)> = Vec::new();
+    while seen.len() < 16 {
+        let next = tokio::time::timeout(PATIENCE, handled.recv()).await;
+        seen.push(next.expect("in time").expect("a message"));
+    }
+    seen.sort();
+    let expected = (0..4).flat_map(|number: u32| (6..10).map(move |at| (number.to_string(), at)));
+    assert_eq!(
+        seen,
+        expected.collect::<Vec<_>>(),
+        "all that is left, and nothing twice"
+    );
+    worker.stop().await.expect("a goodbye");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn tls_by_files() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let made = Command::new("openssl")
+        .current_dir(folder.path())
+        .args("req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes".split(' '))
+        .args("-keyout key.pem -out cert.pem -days 2 -subj /CN=localhost".split(' '))
+        .args(["-addext", "subjectAltName=DNS:localhost"])
+        .args(["-addext", "basicConstraints=critical,CA:FALSE"])
+        .output();
+    let made = made.expect("openssl, to make a certificate: apt-get install openssl");
+    assert!(made.status.success(), "{made:?}");
+    let (cert, key) = (
+        folder.path().join("cert.pem"),
+        folder.path().join("key.pem"),
+    );
+    assert!(Tls::read(&key, &cert).is_err(), "the wrong way round");
+    let tls = Tls::read(&cert, &key).expect("both");
+    let scene = Scene::with(|settings| settings.tls = Some(tls)).await;
+    assert!(scene.service.url().starts_with("https://"));
+    let mut roots = rustls::RootCertStore::empty();
+    roots
+        .add(CertificateDer::from_pem_file(&cert).expect("PEM"))
+        .expect("a root");
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let config = rustls::ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .expect("versions")
+        .with_root_certificates(roots)
+        .with_no_client_auth();
+    let connector = tokio_rustls::TlsConnector::from(Arc::new(config));
+    let stream = TcpStream::connect(scene.address())
+        .await
+        .expect("a connection");
+    let name = ServerName::try_from("localhost").expect("a name");
+    let mut stream = connector.connect(name, stream).await.expect("a handshake");
+    let text = request(
+        scene.address(),
+        "GET",
+        "/v1/about",
+        &[("host", "localhost")],
+        None,
+    );
+    stream.write_all(text.as_bytes()).await.expect("sent");
+    let mut answer = String::new();
+    let reading = stream.read_to_string(&mut answer);
+    // The server may close without a goodbye of TLS: what counts has been read by then.
+    let _ = tokio::time::timeout(Duration::from_secs(60), reading)
+        .await
+        .expect("in time");
+    assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+    assert!(answer.contains("strict-transport-security"));
+}

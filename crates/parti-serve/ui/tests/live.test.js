@@ -1,0 +1,81 @@
+// The stream and its reconnects, with streams made here.
+
+import assert from "node:assert/strict";
+import test from "node:test";
+import { ApiError } from "../api.js";
+import { Live, isFinal, pause } from "../live.js";
+
+test("pauses grow to a bound, with a random part", () => {
+  const longest = (tries) => pause(tries, () => 1);
+  assert.deepEqual([0, 1, 2, 3].map(longest), [500, 1000, 2000, 4000]);
+  assert.equal(longest(20), 15_000);
+  assert.equal(
+    pause(0, () => 0),
+    250,
+  );
+});
+
+test("what was refused is not tried again", () => {
+  assert.ok(isFinal(new ApiError(401)));
+  assert.ok(isFinal(new ApiError(404)));
+  assert.ok(!isFinal(new ApiError(503)));
+  assert.ok(!isFinal(new TypeError("network")));
+});
+
+/** A stream of these texts, cut into pieces that split characters. */
+function stream(text) {
+  const bytes = new TextEncoder().encode(text);
+  return new ReadableStream({
+    start(controller) {
+      for (let at = 0; at < bytes.length; at += 3) controller.enqueue(bytes.slice(at, at + 3));
+      controller.close();
+    },
+  });
+}
+
+const GROUP = 'event: group\ndata: {"group":"ü😀"}\n\n';
+
+/** Follows until something is told that ends it. */
+function follow(opens, isLast) {
+  return new Promise((done) => {
+    const told = [];
+    const tell = (entry) => {
+      told.push(entry);
+      if (isLast(entry)) {
+        live.close();
+        done(told);
+      }
+    };
+    const live = new Live(async () => opens.shift()(), {
+      event: (event, data) => tell([event, data]),
+      state: ({ name, why }) => setTimeout(() => tell([name, why])),
+    });
+  });
+}
+
+test("events are told, and the stream is opened again when it ends", async () => {
+  const opens = [
+    () =>
+      stream(`${GROUP}event: change\ndata: {"n":1}\n\nevent: end\ndata: {"why":"stopping"}\n\n`),
+    () => Promise.reject(new TypeError("network")),
+    () => stream(GROUP.replace("ü😀", "again")),
+  ];
+  const told = await follow(opens, ([, data]) => data?.group === "again");
+  const names = told.map(([name]) => name);
+  assert.deepEqual(told.find(([name]) => name === "group")[1], { group: "ü😀" });
+  assert.deepEqual(told.find(([name]) => name === "change")[1], { n: 1 });
+  assert.deepEqual(
+    told.filter(([name]) => name === "waiting").map(([, why]) => why),
+    ["stopping", "the server cannot be reached"],
+  );
+  assert.ok(names.includes("live"));
+});
+
+test("a refusal ends it", async () => {
+  const opens = [() => Promise.reject(new ApiError(404, { message: "no such group" }))];
+  const told = await follow(opens, ([name]) => name === "refused");
+  assert.deepEqual(
+    told.map(([name]) => name),
+    ["connecting", "refused"],
+  );
+});

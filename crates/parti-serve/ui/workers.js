@@ -1,0 +1,114 @@
+// The table of workers: who is there, how fresh its heartbeat is, what it carries.
+
+import { card, h, name, setAttr, setText, tag } from "./dom.js";
+import { age, compact, count, visible } from "./format.js";
+import { healthOf, isThere } from "./model.js";
+
+export class WorkerTable {
+  #model;
+  #palette;
+  #select;
+  #rows = new Map();
+  #chosen = null;
+
+  constructor(model, palette, select) {
+    this.#model = model;
+    this.#palette = palette;
+    this.#select = select;
+    this.found = h("span", { class: "muted" });
+    this.body = h("tbody");
+    const head = (title, number, hush) =>
+      h("th", { scope: "col", class: number ? "number" : "", title: hush ?? null }, title);
+    const heads = [
+      head("Worker"),
+      head("State"),
+      head("Heartbeat", true, "How long ago it renewed its session, by its own clock"),
+      h("th", { scope: "col", class: "load" }, "Partitions"),
+      head("Lag", true),
+      head("Offsets/s", true),
+    ];
+    const table = h(
+      "table",
+      { class: "grid", "aria-label": "Workers" },
+      h("thead", {}, h("tr", {}, ...heads)),
+      this.body,
+    );
+    const box = h("div", { class: "table-box", tabindex: "-1" }, table);
+    this.element = card("workers", "Workers", [this.found], box);
+  }
+
+  choose(id) {
+    this.#chosen = id;
+  }
+
+  /** Brings the rows up to date. `sums` are the totals by owner, `rates` the offsets a second. */
+  render(sums, rates, now) {
+    const { workers } = this.#model;
+    for (const [id, row] of this.#rows) {
+      if (workers.has(id)) continue;
+      row.element.remove();
+      this.#rows.delete(id);
+    }
+    const most = Math.max(1, ...[...sums.values()].map(({ partitions }) => partitions));
+    let [before, there] = [null, 0];
+    for (const [id, worker] of workers) {
+      let row = this.#rows.get(id);
+      if (!row) {
+        row = new Row(id, this.#palette, () => this.#select(id));
+        this.#rows.set(id, row);
+      }
+      const place = before === null ? this.body.firstChild : before.nextSibling;
+      if (row.element !== place) this.body.insertBefore(row.element, place);
+      before = row.element;
+      if (isThere(worker)) there += 1;
+      row.show(worker, sums.get(id), most, rates.get(id), now);
+      setAttr(row.element, "aria-selected", id === this.#chosen ? "true" : null);
+    }
+    const all = workers.size;
+    setText(this.found, there === all ? count(all) : `${count(there)} live of ${count(all)}`);
+  }
+}
+
+class Row {
+  constructor(id, palette, open) {
+    const text = visible(id);
+    const label = { type: "button", class: "link", title: text, on: { click: open } };
+    this.role = h("span", { class: "role" });
+    const opener = h("button", label, tag(palette, id), " ", name(id, { title: null }));
+    this.state = h("td");
+    this.beat = h("td", { class: "number" });
+    this.bar = h("i");
+    this.load = h("span");
+    const bar = h("span", { class: "bar", "aria-hidden": "true" }, this.bar);
+    this.lag = h("td", { class: "number" });
+    this.rate = h("td", { class: "number" });
+    setAttr(this.bar, "class", `c${palette.look(id).slot}`);
+    this.element = h(
+      "tr",
+      {},
+      h("th", { scope: "row" }, opener, this.role),
+      this.state,
+      this.beat,
+      h("td", { class: "load" }, this.load, bar),
+      this.lag,
+      this.rate,
+    );
+  }
+
+  show(worker, sum, most, rate, now) {
+    const { word, good } = healthOf(worker, now);
+    setText(this.role, worker.leader ? "leader" : "");
+    this.role.hidden = !worker.leader;
+    setText(this.state, good ? word : `! ${word}`);
+    setAttr(this.state, "class", good ? "" : "bad");
+    setAttr(this.state, "title", worker.degraded ? visible(worker.degraded) : null);
+    setText(this.beat, age(worker.renewed_ms, now));
+    const owns = sum?.partitions ?? 0;
+    const coming = worker.prepare > 0 ? ` +${worker.prepare}` : "";
+    setText(this.load, `${count(owns)}${coming}`);
+    const width = `${((owns / most) * 100).toFixed(1)}%`;
+    if (this.bar.style.width !== width) this.bar.style.width = width;
+    setText(this.lag, compact(sum?.lag ?? null));
+    setText(this.rate, compact(rate ?? null));
+  }
+}
