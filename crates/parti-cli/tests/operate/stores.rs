@@ -61,7 +61,7 @@ fn operates(url: &str, version: &str) {
     assert_eq!(
         deleted.err,
         "ended 2 sessions after 300ms of silence\n\
-         group billing is deleted: 4 checkpoints, 3 workers, 5 other records\n"
+         group billing is deleted: 4 checkpoints, 3 workers, 6 other records\n"
     );
     assert_eq!(
         said(folder, &["group", "list", "--store", url, "-o", "json"]),
