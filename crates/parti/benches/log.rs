@@ -18,7 +18,7 @@ use parti::{Config, HandlerError, Message, Offset, PartitionId, StaticPartitions
 use rusqlite::{Connection, params};
 use tokio::sync::Notify;
 
-const MESSAGES: usize = 200_000;
+const MESSAGES: usize = 1_000_000;
 const PARTITIONS: u32 = 16;
 const BATCH: usize = 1_000;
 const PRODUCERS: usize = 4;

@@ -172,6 +172,7 @@ impl Checkpoints {
         rules: Rules,
         reason: &Reason,
     ) -> Result<Vec<Change>, Error> {
+        reason.check()?;
         let mut done = changes.clone();
         let mut open = Vec::new();
         for (place, change) in changes.into_iter().enumerate() {

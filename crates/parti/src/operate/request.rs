@@ -39,6 +39,38 @@ pub struct Reason {
     pub why: String,
 }
 
+/// The longest texts of a [`Reason`], in bytes.
+const LONGEST: usize = 500;
+
+impl Reason {
+    /// Both end in a line of the history, which nobody may forge or garble.
+    pub(super) fn check(&self) -> Result<(), Error> {
+        if self.by.trim().is_empty() {
+            let why = "who asks is empty: give a name (--by)";
+            return Err(Error::Refused(why.into()));
+        }
+        for (what, text) in [("who asks (--by)", &self.by), ("why (--why)", &self.why)] {
+            if text.len() > LONGEST {
+                let long = text.len();
+                return Err(Error::Refused(format!(
+                    "{what} has {long} bytes; give up to {LONGEST}"
+                )));
+            }
+            if text.chars().any(|c| c.is_control() || is_invisible(c)) {
+                return Err(Error::Refused(format!(
+                    "{what} has line breaks, control or direction characters; give one plain line"
+                )));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Characters that change how the text around them is shown.
+fn is_invisible(c: char) -> bool {
+    matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+}
+
 /// A request that was carried out.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct CarriedOut {
@@ -75,6 +107,7 @@ pub async fn request(
     reason: Reason,
     patience: Duration,
 ) -> Result<CarriedOut, Error> {
+    reason.check()?;
     let began = Instant::now();
     let records = Records::read(store).await?;
     let Some(group) = records.identity() else {
@@ -110,7 +143,7 @@ pub async fn request(
     let Ok(outcome) = tokio::time::timeout(patience, effect).await else {
         return Err(Error::Unfinished(format!(
             "the request to {request} is not carried out after {patience:?}, and stays: it will be \
-             when the group can; `parti group describe` shows what it waits for"
+             when the group can, and `parti group history` will tell"
         )));
     };
     match outcome? {

@@ -29,6 +29,28 @@ fn reason() -> Reason {
     }
 }
 
+#[test]
+fn a_reason_is_one_plain_line_of_somebody() {
+    let reason = |by: &str, why: &str| Reason {
+        by: by.into(),
+        why: why.into(),
+    };
+    assert_eq!(reason("älice", "").check(), Ok(()));
+    let long = "x".repeat(501);
+    for (by, why) in [
+        ("", "why"),
+        ("  ", "why"),
+        ("alice\nbob asked to delete: done", ""),
+        ("alice", "a\u{1b}[31mred"),
+        ("alice", "a\u{202e}b"),
+        ("alice", &long),
+        (&long, ""),
+    ] {
+        let refused = reason(by, why).check();
+        assert!(matches!(refused, Err(Error::Refused(_))), "{by:?} {why:?}");
+    }
+}
+
 fn rules(force: bool, back: bool) -> Rules {
     Rules {
         force,
