@@ -60,8 +60,8 @@ export class GroupPage {
   close() {
     this.#live.close();
     clearInterval(this.#timer);
-    cancelAnimationFrame(this.#frame);
     this.inspector.close();
+    cancelAnimationFrame(this.#frame);
     for (const part of [this.map, this.partitions, ...this.plots]) part.close();
   }
 
@@ -282,7 +282,10 @@ export class GroupPage {
     this.#sums = sums;
     const { head, partitions, workers, unreadable } = this.model;
     const { plan } = head;
-    const state = head.closed ? "closed" : (plan?.state ?? "no plan");
+    // Without a leader nobody writes down what goes on.
+    const seen = sums.moving > 0 ? "rebalancing" : "stable";
+    const unplanned = head.coordination === "leaderless" ? seen : "no plan";
+    const state = head.closed ? "closed" : (plan?.state ?? unplanned);
     setAttr(this.state, "class", `state ${state.replace(" ", "-")}`);
     setText(this.state, words(state));
     const facts = [words(head.coordination)];
