@@ -62,7 +62,7 @@ export class GroupPage {
     clearInterval(this.#timer);
     this.inspector.close();
     cancelAnimationFrame(this.#frame);
-    for (const part of [this.map, this.partitions, ...this.plots]) part.close();
+    for (const part of [this.map, this.partitions, this.workers, ...this.plots]) part.close();
   }
 
   retry() {
@@ -83,7 +83,7 @@ export class GroupPage {
       reset,
       wake: wakes("partitions"),
     });
-    this.workers = new WorkerTable(model, palette, showWorker);
+    this.workers = new WorkerTable(model, palette, { select: showWorker, wake: wakes("workers") });
     this.handoffs = new Handoffs(this.watch, palette);
     this.rebalanceList = new RebalanceList(this.rebalances);
     this.events = new EventLog(model, {
