@@ -44,6 +44,10 @@ function showState(state) {
   const element = byId("live");
   clearInterval(countdown);
   setAttr(element, "class", `live ${state.name}`);
+  // What is shown is from before the connection was lost; the role may be another one after it.
+  const wasStale = document.body.classList.contains("stale");
+  document.body.classList.toggle("stale", state.name !== "live");
+  if (wasStale && state.name === "live") learn();
   clear(byId("failure"));
   switch (state.name) {
     case "live":
@@ -101,11 +105,8 @@ async function enterToken(why) {
   start();
 }
 
-/** Learns who serves this page and what we may do, and opens what was asked for. */
-async function start() {
-  setText(byId("forget"), "Forget the token");
-  byId("forget").hidden = !api.hasToken;
-  open();
+/** Learns who serves this page, and what we may do. */
+async function learn() {
   try {
     const about = await api.get("/v1/about");
     const mayOperate = about.role === "operate";
@@ -113,9 +114,15 @@ async function start() {
     setText(byId("about"), `${visible(about.store)} · Parti ${visible(about.version)}`);
     setText(byId("role"), mayOperate ? "operator" : "read only");
     byId("role").title = about.instance ? `instance ${visible(about.instance)}` : "";
-  } catch (error) {
-    if (error.wantsToken) enterToken(error.message);
+  } catch {
+    // The page itself says what is wrong with the server, and asks for a token.
   }
+}
+
+function start() {
+  byId("forget").hidden = !api.hasToken;
+  document.body.classList.add("stale");
+  open();
 }
 
 byId("forget").addEventListener("click", () => {

@@ -60,9 +60,9 @@ export class GroupPage {
   close() {
     this.#live.close();
     clearInterval(this.#timer);
-    cancelAnimationFrame(this.#frame);
     this.inspector.close();
-    for (const part of [this.map, this.partitions, ...this.plots]) part.close();
+    cancelAnimationFrame(this.#frame);
+    for (const part of [this.map, this.partitions, this.workers, ...this.plots]) part.close();
   }
 
   retry() {
@@ -83,7 +83,7 @@ export class GroupPage {
       reset,
       wake: wakes("partitions"),
     });
-    this.workers = new WorkerTable(model, palette, showWorker);
+    this.workers = new WorkerTable(model, palette, { select: showWorker, wake: wakes("workers") });
     this.handoffs = new Handoffs(this.watch, palette);
     this.rebalanceList = new RebalanceList(this.rebalances);
     this.events = new EventLog(model, {
@@ -282,7 +282,10 @@ export class GroupPage {
     this.#sums = sums;
     const { head, partitions, workers, unreadable } = this.model;
     const { plan } = head;
-    const state = head.closed ? "closed" : (plan?.state ?? "no plan");
+    // Without a leader nobody writes down what goes on.
+    const seen = sums.moving > 0 ? "rebalancing" : "stable";
+    const unplanned = head.coordination === "leaderless" ? seen : "no plan";
+    const state = head.closed ? "closed" : (plan?.state ?? unplanned);
     setAttr(this.state, "class", `state ${state.replace(" ", "-")}`);
     setText(this.state, words(state));
     const facts = [words(head.coordination)];

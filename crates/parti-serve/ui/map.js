@@ -29,6 +29,7 @@ export class PartitionMap {
   #focus = -1;
   #hover = -1;
   #chosen = null;
+  #showsIds = false; // all cells, or none
   #colours = null;
   #repaint = true;
   #painted = new Int32Array(0); // how each cell looks on the canvas now
@@ -293,8 +294,9 @@ export class PartitionMap {
     const label = this.#byOwner ? (width < 520 ? NARROW_LABEL : LABEL_WIDTH) : 0;
     this.#layout = layOut(counts, { width, label, lowEnough: LOW_ENOUGH });
     this.spacer.style.height = `${this.#layout.height}px`;
-    this.#frame.height = Math.min(LOW_ENOUGH, this.#layout.height);
     this.#painted = new Int32Array(this.#layout.count);
+    const longest = partitions.reduce((most, { partition }) => Math.max(most, partition.length), 0);
+    this.#showsIds = this.#layout.size.w >= Math.min(38, longest * 6.2 + 4);
     if (focused !== undefined) this.#focus = this.#cellOf[this.#model.indexOf(focused)] ?? -1;
     this.#hover = -1;
   }
@@ -392,7 +394,7 @@ export class PartitionMap {
       context.fillRect(x, y + h - fill, w, fill);
     }
     if (status !== "served") paintStatus(context, colours, status, x, y, w, h);
-    if (w < 20 || status === "paused" || status === "pausing") return;
+    if (!this.#showsIds || w < 20 || status === "paused" || status === "pausing") return;
     const onSolid = owned && fill > h / 2;
     this.#paintId(context, partition, onSolid ? colours.inkOnSolid[slot] : colours.ink, x, y);
   }
@@ -400,7 +402,6 @@ export class PartitionMap {
   #paintId(context, partition, colour, x, y) {
     const { w, h } = this.#layout.size;
     const text = visible(partition.partition);
-    if (text.length * 6.2 > w - 4 && w < 48) return;
     context.font = `${h >= 24 ? 11 : 10}px system-ui, sans-serif`;
     context.textAlign = "center";
     context.textBaseline = "middle";

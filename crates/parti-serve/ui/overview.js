@@ -28,7 +28,8 @@ export class Overview {
       this.body,
     );
     const box = h("div", { class: "table-box", tabindex: "-1" }, table);
-    this.element = h("div", {}, card("groups", "Groups", [this.found], box, this.none));
+    const heading = h("h1", { class: "hush" }, "Groups");
+    this.element = h("div", {}, heading, card("groups", "Groups", [this.found], box, this.none));
     this.#look();
   }
 

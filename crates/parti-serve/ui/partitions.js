@@ -21,7 +21,7 @@ const COLUMNS = [
   { key: "next_offset", title: "Next offset", number: true },
   { key: "end", title: "End", number: true },
   { key: "epoch", title: "Epoch", number: true },
-  { key: "updated_ms", title: "Checkpoint", number: true },
+  { key: "updated_ms", title: "Checkpoint age", number: true },
 ];
 
 export class PartitionTable {
@@ -233,7 +233,7 @@ class Row {
     setText(next, count(partition.next_offset));
     setText(end, count(partition.end));
     setText(epoch, count(partition.epoch));
-    setText(checkpoint, partition.updated_ms ? `${age(partition.updated_ms, now)} ago` : "never");
+    setText(checkpoint, partition.updated_ms ? age(partition.updated_ms, now) : "never");
   }
 
   #showOwner(cell, partition) {

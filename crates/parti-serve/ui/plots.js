@@ -25,7 +25,7 @@ export class Plot {
     this.canvas = h("canvas", { role: "img", "aria-label": title });
     this.title = title;
     this.frame = h("div", { class: "plot-frame" }, this.canvas, this.top);
-    const heading = h("h3", {}, title);
+    const heading = h("h2", {}, title);
     this.element = h(
       "div",
       { class: "plot" },

@@ -62,14 +62,15 @@ export class WhatIf {
     this.error.hidden = true;
     this.submit.disabled = true;
     try {
+      const gone = new Set(this.#removed());
       const outcomes = await this.#ask({
         add: Number(this.add.value) || 0,
-        remove: this.#removed(),
+        remove: [...gone],
         weights: parseWeights(this.weights.value),
         strategies: ["consistent_hash", "round_robin", "fair_share"],
       });
       clear(this.result).append(
-        h("div", { class: "plans" }, strategies(outcomes), shares(outcomes)),
+        h("div", { class: "plans" }, strategies(outcomes), shares(outcomes, gone)),
       );
     } catch (error) {
       setText(this.error, visible(`${error.message} ${error.remedy ?? ""}`));
@@ -106,7 +107,7 @@ function strategies(outcomes) {
   return tableOf("Strategies", head, rows);
 }
 
-function shares(outcomes) {
+function shares(outcomes, gone) {
   const workers = new Set(outcomes.flatMap(({ workers }) => Object.keys(workers)));
   const head = [h("th", { scope: "col" }, "Worker")];
   for (const { strategy } of outcomes) {
@@ -114,16 +115,17 @@ function shares(outcomes) {
   }
   const rows = [...workers].sort(compareNames).map((id) => {
     const cells = outcomes.map(({ workers }) =>
-      h("td", { class: "number" }, shareText(workers[id])),
+      h("td", { class: "number" }, shareText(workers[id], gone.has(id))),
     );
     return h("tr", {}, h("th", { scope: "row" }, name(id)), ...cells);
   });
   return tableOf("Shares", head, rows);
 }
 
-function shareText(share) {
+function shareText(share, isGone) {
   if (!share) return "–";
   const { before, after } = share;
+  if (isGone) return `${count(before)} → gone`;
   return before === after ? count(after) : `${count(before)} → ${count(after)}`;
 }
 

@@ -2,7 +2,12 @@
 
 import { card, h, name, setAttr, setText, tag } from "./dom.js";
 import { age, compact, count, visible } from "./format.js";
+import { rowsIn } from "./layout.js";
 import { healthOf, isThere } from "./model.js";
+
+const ROW = 30;
+/** So many rows that are out of view are brought up to date each time, in turn. */
+const OUT_OF_VIEW = 8;
 
 export class WorkerTable {
   #model;
@@ -10,8 +15,10 @@ export class WorkerTable {
   #select;
   #rows = new Map();
   #chosen = null;
+  #seen = { top: 0, height: 420 }; // what is in view, read when it changes
+  #turn = 0;
 
-  constructor(model, palette, select) {
+  constructor(model, palette, { select, wake }) {
     this.#model = model;
     this.#palette = palette;
     this.#select = select;
@@ -34,6 +41,14 @@ export class WorkerTable {
       this.body,
     );
     const box = h("div", { class: "table-box", tabindex: "-1" }, table);
+    const looked = () => {
+      this.#seen = { top: box.scrollTop, height: box.clientHeight };
+      wake();
+    };
+    box.addEventListener("scroll", looked, { passive: true });
+    const size = new ResizeObserver(looked);
+    size.observe(box);
+    this.close = () => size.disconnect();
     this.element = card("workers", "Workers", [this.found], box);
   }
 
@@ -50,10 +65,14 @@ export class WorkerTable {
       this.#rows.delete(id);
     }
     const most = Math.max(1, ...[...sums.values()].map(({ partitions }) => partitions));
-    let [before, there] = [null, 0];
+    const [from, to] = rowsIn(this.#seen.top, this.#seen.height, ROW, workers.size);
+    const turn = Math.max(1, Math.ceil(workers.size / OUT_OF_VIEW));
+    this.#turn = (this.#turn + 1) % turn;
+    let [before, there, at] = [null, 0, 0];
     for (const [id, worker] of workers) {
       let row = this.#rows.get(id);
-      if (!row) {
+      const isNew = row === undefined;
+      if (isNew) {
         row = new Row(id, this.#palette, () => this.#select(id));
         this.#rows.set(id, row);
       }
@@ -61,8 +80,11 @@ export class WorkerTable {
       if (row.element !== place) this.body.insertBefore(row.element, place);
       before = row.element;
       if (isThere(worker)) there += 1;
-      row.show(worker, sums.get(id), most, rates.get(id), now);
-      setAttr(row.element, "aria-selected", id === this.#chosen ? "true" : null);
+      if (isNew || (at >= from && at < to) || at % turn === this.#turn) {
+        row.show(worker, sums.get(id), most, rates.get(id), now);
+        setAttr(row.element, "aria-selected", id === this.#chosen ? "true" : null);
+      }
+      at += 1;
     }
     const all = workers.size;
     setText(this.found, there === all ? count(all) : `${count(there)} live of ${count(all)}`);
