@@ -371,7 +371,8 @@ impl RequestRecord {
             Outcome::Refused { why: reason } => {
                 format!("{by} asked to {what}{why}: refused, {reason}")
             }
-            _ => format!("{by} asked to {what}{why}: done"),
+            Outcome::Done => format!("{by} asked to {what}{why}: done"),
+            Outcome::Open | Outcome::Accepted => format!("{by} asked to {what}{why}: under way"),
         }
     }
 }

@@ -133,22 +133,22 @@ pub async fn request(
         nonce: nonce()?,
     };
     let leaderless = group.coordination == "leaderless";
-    let effect = async {
-        if leaderless {
-            Leaderless { store, asked }.carry_out(records).await
-        } else {
-            of_leader(store, asked).await
-        }
+    // Only the wait for the effect is cut short: what was begun to be written is written, so that
+    // "it stays" is true.
+    let outcome = if leaderless {
+        Leaderless { store, asked }
+            .carry_out(records, patience)
+            .await?
+    } else {
+        of_leader(store, asked, patience).await?
     };
-    let Ok(outcome) = tokio::time::timeout(patience, effect).await else {
-        return Err(Error::Unfinished(format!(
+    match outcome {
+        Outcome::Open | Outcome::Accepted => Err(Error::Unfinished(format!(
             "the request to {request} is not carried out after {patience:?}, and stays: it will be \
-             when the group can, and `parti group history` will tell"
-        )));
-    };
-    match outcome? {
+             when the group can"
+        ))),
         Outcome::Refused { why } => Err(Error::Refused(format!("cannot {request}: {why}"))),
-        _ => Ok(CarriedOut {
+        Outcome::Done => Ok(CarriedOut {
             request,
             took_ms: u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX),
         }),
@@ -156,7 +156,11 @@ pub async fn request(
 }
 
 /// Asks the leader, and waits for its answer.
-async fn of_leader(store: &GroupStore, asked: RequestRecord) -> Result<Outcome, Error> {
+async fn of_leader(
+    store: &GroupStore,
+    asked: RequestRecord,
+    patience: Duration,
+) -> Result<Outcome, Error> {
     let mut follower = Follower::new(store.watch_all());
     let key = Key::Request(format!("{:016x}", nonce()?.0).into());
     let write = Write {
@@ -176,23 +180,35 @@ async fn of_leader(store: &GroupStore, asked: RequestRecord) -> Result<Outcome, 
             _ => None,
         }
     };
-    loop {
-        match follower.next(outcome).await {
-            Some(Ok(Some(outcome @ (Outcome::Done | Outcome::Refused { .. })))) => {
-                return Ok(outcome);
+    let answer = async {
+        loop {
+            match follower.next(outcome).await {
+                Some(Ok(Some(outcome @ (Outcome::Done | Outcome::Refused { .. })))) => {
+                    return Ok(outcome);
+                }
+                Some(Ok(Some(_))) => seen = true,
+                Some(Ok(None)) if seen => {
+                    return Err(Error::Unfinished(format!(
+                        "somebody removed the request to {}",
+                        asked.request
+                    )));
+                }
+                // Not there yet, or the store is not heard for a while.
+                Some(_) => {}
+                None => return Err(Error::Unfinished("the store's watch has ended".into())),
             }
-            Some(Ok(Some(_))) => seen = true,
-            Some(Ok(None)) if seen => {
-                return Err(Error::Unfinished(format!(
-                    "somebody removed the request to {}",
-                    asked.request
-                )));
-            }
-            // Not there yet, or the store is not heard for a while.
-            Some(_) => {}
-            None => return Err(Error::Unfinished("the store's watch has ended".into())),
         }
-    }
+    };
+    within(patience, answer).await
+}
+
+/// What comes in time; otherwise it is under way.
+async fn within(
+    patience: Duration,
+    answer: impl Future<Output = Result<Outcome, Error>>,
+) -> Result<Outcome, Error> {
+    let answered = tokio::time::timeout(patience, answer).await;
+    answered.unwrap_or(Ok(Outcome::Accepted))
 }
 
 /// Writes, again where the store is in trouble: the same write lands once, or meets itself.
@@ -220,14 +236,14 @@ struct Leaderless<'a> {
 }
 
 impl Leaderless<'_> {
-    async fn carry_out(&self, records: Records) -> Result<Outcome, Error> {
-        let outcome = self.decide(records).await?;
+    async fn carry_out(&self, records: Records, patience: Duration) -> Result<Outcome, Error> {
+        let outcome = self.decide(records, patience).await?;
         let line = self.asked.told(&outcome);
         history::tell(self.store, EventKind::Request, &self.asked.by, line).await;
         Ok(outcome)
     }
 
-    async fn decide(&self, records: Records) -> Result<Outcome, Error> {
+    async fn decide(&self, records: Records, patience: Duration) -> Result<Outcome, Error> {
         let request = &self.asked.request;
         if *request == Request::Rebalance {
             return Ok(Outcome::Refused {
@@ -259,13 +275,16 @@ impl Leaderless<'_> {
             }
             requests::outcome(request, &overrides, &Seen { records, heeded })
         };
-        loop {
-            match follower.next(outcome).await {
-                Some(Ok(Some(outcome))) => return Ok(outcome),
-                Some(_) => {}
-                None => return Err(Error::Unfinished("the store's watch has ended".into())),
+        let effect = async {
+            loop {
+                match follower.next(outcome).await {
+                    Some(Ok(Some(outcome))) => return Ok(outcome),
+                    Some(_) => {}
+                    None => return Err(Error::Unfinished("the store's watch has ended".into())),
+                }
             }
-        }
+        };
+        within(patience, effect).await
     }
 
     /// Enters the request into the overrides; says at which revision they must be heeded, or why it
