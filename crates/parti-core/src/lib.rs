@@ -52,6 +52,7 @@
 //!     source: SourceKind::Log,
 //!     stream: 1,
 //!     preferred: None,
+//!     belongs: Default::default(),
 //!     agent: Agent::Store,
 //!     seed: 42,
 //! });

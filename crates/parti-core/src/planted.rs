@@ -50,6 +50,8 @@ mod registry {
         IgnoreEviction,
         /// A partition is taken from an owner whose session is not known to be over.
         SeizeWithoutEvidence,
+        /// A session that lives is taken over without the badge that it was made with.
+        AnyBadge,
         /// A partition is taken while the own lease has lapsed.
         TakeWithoutLease,
         /// A take whose fate is open counts as failed, and is forgotten.

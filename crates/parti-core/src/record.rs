@@ -24,7 +24,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use crate::ids::{
-    Epoch, Incarnation, Nonce, Offset, PartitionId, Revision, Term, Version, WorkerId,
+    Badge, Epoch, Incarnation, Nonce, Offset, PartitionId, Revision, Term, Version, WorkerId,
 };
 
 /// Any record. Shared, because the same value travels through watches, replies and snapshots.
@@ -111,6 +111,9 @@ pub struct WorkerRecord {
     /// ends a silent session leaves it as it is. 0 in a claim, and by workers before this field.
     #[serde(default)]
     pub renewed_at: u64,
+    /// Of a session that is hosted for a consumer elsewhere: what lets it go on at another host.
+    #[serde(default, skip_serializing_if = "Option::is_none", with = "wire::badge")]
+    pub badge: Option<Badge>,
     /// The writer's mark.
     #[serde(with = "wire::hex_nonce")]
     pub nonce: Nonce,

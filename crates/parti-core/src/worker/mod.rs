@@ -78,7 +78,7 @@ pub enum Event {
     /// The source has news.
     Source(SourceEvent),
     /// The user's own consumption ([`SourceKind::External`](crate::io::SourceKind::External)) is
-    /// done with everything up to and with this offset. Answered by [`Action::Committed`], at once.
+    /// done with everything up to and with this offset. Answered by [`Action::Committed`].
     Commit {
         /// Comes back in the answer.
         ask: Ask,
@@ -88,6 +88,8 @@ pub enum Event {
         epoch: Epoch,
         /// The last offset that is done.
         offset: Offset,
+        /// When the answer comes.
+        answer: Answer,
     },
     /// Messages were handled.
     Handled {
@@ -105,7 +107,7 @@ impl Event {
     /// before the next such event is taken in.
     pub fn flows(&self) -> bool {
         match self {
-            Event::Handled { .. } => true,
+            Event::Handled { .. } | Event::Commit { .. } => true,
             Event::Source(event) => matches!(
                 event,
                 SourceEvent::Delivered { .. } | SourceEvent::Read { .. } | SourceEvent::Grew { .. }
@@ -113,6 +115,15 @@ impl Event {
             _ => false,
         }
     }
+}
+
+/// When a commit is answered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Answer {
+    /// At once: it counts, and is written with the next flush.
+    Counted,
+    /// When it is in the store, which is asked at once: it survives whatever happens then.
+    Stored,
 }
 
 /// What to do.
@@ -133,7 +144,7 @@ pub enum Action {
     Handle(Run),
     /// The run of this partition begins no further message.
     Halt(PartitionId),
-    /// The answer to [`Event::Commit`]. Ok: it counts, and is written with the next flush.
+    /// The answer to [`Event::Commit`]. Ok: it counts, or is stored, whichever was asked for.
     Committed(Ask, Result<(), CommitRefused>),
     /// Tell hooks, logs, metrics and the group's history.
     Report(Report),
@@ -403,6 +414,9 @@ pub enum Fatal {
     /// The group runs with other settings.
     #[error("refused by the group: {0}")]
     Disagreement(String),
+    /// A session that is hosted for a consumer elsewhere was ended, or goes on at another host.
+    #[error("the session is over, or goes on at another instance")]
+    SessionOver,
     /// An operator ended its session, and wants it to stay away.
     #[error(
         "evicted by an operator, who wants this process to end; start it again when it is mended"
@@ -442,6 +456,8 @@ pub struct Options {
     pub stream: u64,
     /// The number this worker would like in its id (configured, or a StatefulSet ordinal).
     pub preferred: Option<u64>,
+    /// Whose session it is.
+    pub belongs: crate::session::Belonging,
     /// Who decides who may stand for election.
     pub agent: crate::leader::election::Agent,
     /// Seed of nonces and jitter: different for every start.

@@ -91,6 +91,7 @@ impl Desk {
             partitions: 0,
             heeds: Revision(0),
             renewed_at: 1_000 + beat,
+            badge: None,
             nonce: Nonce(beat),
         };
         let key = Key::Worker(worker(name));
