@@ -88,7 +88,18 @@ impl Failure {
         )
     }
 
-    /// The session is over, or of another instance.
+    /// Another instance may have the session.
+    pub fn not_here() -> Self {
+        Self::new(
+            StatusCode::MISDIRECTED_REQUEST,
+            "not_here",
+            "this instance does not hold that session",
+            "send this to the instance that has the session's stream, or open the stream here: it \
+             goes on here then",
+        )
+    }
+
+    /// The session is over.
     pub fn session_gone(why: impl ToString) -> Self {
         Self::new(
             StatusCode::GONE,
