@@ -218,7 +218,8 @@ class Shapes(Browsing):
                 page.get_by_role("button", name="Evict…").click()
                 page.wait_for_selector("dialog[open]")
                 inside = page.evaluate("""() => {
-                    const { left, right } = document.querySelector('dialog').getBoundingClientRect();
+                    const { left, right } =
+                        document.querySelector('dialog').getBoundingClientRect();
                     return left >= 0 && right <= innerWidth;
                 }""")
                 self.assertTrue(inside, f"the dialogue at {what}")

@@ -144,10 +144,7 @@ fn as_typed(command: &Command) -> String {
         .map(|argument| argument.to_string_lossy().into_owned());
     let program = Path::new(command.get_program()).file_name();
     let program = program.unwrap_or_default().to_string_lossy().into_owned();
-    let words: Vec<String> = variables
-        .chain([program])
-        .chain(arguments)
-        .collect();
+    let words: Vec<String> = variables.chain([program]).chain(arguments).collect();
     words.join(" ")
 }
 

@@ -45,8 +45,11 @@ pub fn run() -> bool {
         return false;
     };
     let mut steps = vec![
-        Step::cargo("tests", "test --locked --workspace --release --no-fail-fast")
-            .env("PATH", tools.path()),
+        Step::cargo(
+            "tests",
+            "test --locked --workspace --release --no-fail-fast",
+        )
+        .env("PATH", tools.path()),
     ];
     steps.extend(outside(&tools));
     steps::run("test", steps, Vec::new())
@@ -73,7 +76,10 @@ pub fn numbers() -> bool {
     with_program("numbers", |tools| {
         let mut command = Command::new(&tools.python);
         command.arg("numbers.py");
-        vec![at_home(tools, Step::command("the dashboard's numbers", command))]
+        vec![at_home(
+            tools,
+            Step::command("the dashboard's numbers", command),
+        )]
     })
 }
 

@@ -88,9 +88,7 @@ fn installed(package: &str, program: &str) -> Result<PathBuf, String> {
     ));
     let apt = |words: &[&str]| {
         let mut command = Command::new("apt-get");
-        command
-            .args(words)
-            .env("DEBIAN_FRONTEND", "noninteractive");
+        command.args(words).env("DEBIAN_FRONTEND", "noninteractive");
         run(&mut command)
     };
     apt(&["update"])?;

@@ -81,7 +81,9 @@ fn make_exact(node: &mut Value) {
         Value::Object(fields) => {
             // Numbers that are never negative go up to twice as far.
             if fields.get("minimum").is_some_and(|least| *least == 0)
-                && fields.get("format").is_some_and(|format| *format == "int64")
+                && fields
+                    .get("format")
+                    .is_some_and(|format| *format == "int64")
             {
                 fields.insert("format".into(), "uint64".into());
             }

@@ -25,7 +25,7 @@ use hyper_util::service::TowerToHyperService;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::sync::Semaphore;
 use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
@@ -37,6 +37,8 @@ const PATIENCE: Duration = Duration::from_secs(10);
 const HEAD_BYTES: usize = 32 * 1024;
 /// Headers of a request.
 const HEADERS: usize = 64;
+/// So many may come at once, before the first of them is looked at.
+const ARRIVALS: u32 = 4_096;
 /// So many are told at once that there is no room; more than that are hung up on without a word.
 const REFUSALS: usize = 64;
 /// Whoever is told so has this time to listen.
@@ -89,6 +91,18 @@ pub(crate) struct Door {
     pub(crate) unread: Duration,
     pub(crate) stop: CancellationToken,
     pub(crate) tasks: TaskTracker,
+}
+
+/// Takes the address, with room for those who all come at once.
+pub(crate) fn bind(address: SocketAddr) -> io::Result<TcpListener> {
+    let socket = match address {
+        SocketAddr::V4(_) => TcpSocket::new_v4()?,
+        SocketAddr::V6(_) => TcpSocket::new_v6()?,
+    };
+    // An instance that starts again need not wait until old connections are forgotten.
+    socket.set_reuseaddr(true)?;
+    socket.bind(address)?;
+    socket.listen(ARRIVALS)
 }
 
 /// Accepts until it is told to stop. Whoever comes when all slots are taken is told so at once:
