@@ -4,6 +4,9 @@
 //! cargo xtask test      every test there is                        (the README's test command)
 //! cargo xtask verify    everything a reviewer would complain about; never writes to the sources
 //! cargo xtask fix       repairs what a machine can repair
+//! cargo xtask e2e       only the tests of the whole program: browser, API, crowds, languages
+//! cargo xtask campaign  many more cases against the API
+//! cargo xtask numbers   measures the dashboard
 //! ```
 //!
 //! Everything is built with the release profile, so that a cold clone compiles each crate once.
@@ -17,6 +20,7 @@ mod purity;
 mod steps;
 mod style;
 mod test;
+mod tools;
 mod verify;
 
 const USAGE: &str = "\
@@ -25,6 +29,10 @@ usage: cargo xtask <command>
   test     run every test
   verify   formatting, lints, documentation, purity, style, dependencies; never writes
   fix      format, and apply what clippy can apply by itself
+
+  e2e      only the tests of the whole program: browser, API, crowds, languages
+  campaign [SEED]   many more cases against the API than `test` has
+  numbers  measure the dashboard in a browser
 
   purity   only the check of parti-core's dependencies and imports
   style    only the check of the sources' style
@@ -44,6 +52,10 @@ fn main() -> ExitCode {
         ["test"] => test::run(),
         ["verify"] => verify::run(),
         ["fix"] => fix::run(),
+        ["e2e"] => test::run_outside(),
+        ["campaign"] => test::campaign("2"),
+        ["campaign", seed] => test::campaign(seed),
+        ["numbers"] => test::numbers(),
         ["purity"] => steps::run("purity", purity::steps(), Vec::new()),
         ["style"] => steps::run("style", style::steps(), Vec::new()),
         ["help" | "--help" | "-h"] => {

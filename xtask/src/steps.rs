@@ -6,6 +6,7 @@
 //! ```
 
 use std::ffi::OsString;
+use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -27,6 +28,11 @@ impl Step {
     pub fn cargo(name: &str, arguments: &str) -> Self {
         let mut command = cargo();
         command.args(arguments.split_whitespace());
+        Self::command(name, command)
+    }
+
+    /// Any command.
+    pub fn command(name: &str, command: Command) -> Self {
         Self {
             name: name.to_owned(),
             work: Work::Command(command),
@@ -45,6 +51,14 @@ impl Step {
     pub fn env(mut self, variable: &str, value: impl Into<OsString>) -> Self {
         if let Work::Command(command) = &mut self.work {
             command.env(variable, value.into());
+        }
+        self
+    }
+
+    /// Runs the command in a folder.
+    pub fn within(mut self, folder: &str) -> Self {
+        if let Work::Command(command) = &mut self.work {
+            command.current_dir(folder);
         }
         self
     }
@@ -128,10 +142,9 @@ fn as_typed(command: &Command) -> String {
     let arguments = command
         .get_args()
         .map(|argument| argument.to_string_lossy().into_owned());
-    let words: Vec<String> = variables
-        .chain(["cargo".to_owned()])
-        .chain(arguments)
-        .collect();
+    let program = Path::new(command.get_program()).file_name();
+    let program = program.unwrap_or_default().to_string_lossy().into_owned();
+    let words: Vec<String> = variables.chain([program]).chain(arguments).collect();
     words.join(" ")
 }
 

@@ -6,6 +6,7 @@ use axum::Router;
 use axum::extract::DefaultBodyLimit;
 use axum::middleware;
 use axum::routing::get;
+use serde_json::{Map, Value};
 use utoipa::openapi::OpenApi;
 use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityScheme};
 use utoipa::{Modify, OpenApi as _};
@@ -65,13 +66,42 @@ fn described() -> OpenApiRouter<Arc<App>> {
 /// The description of the API: OpenAPI 3.1, as JSON.
 pub fn openapi() -> String {
     let (_, openapi) = described().split_for_parts();
-    openapi.to_pretty_json().unwrap_or_default()
+    document(&openapi)
+}
+
+fn document(openapi: &OpenApi) -> String {
+    let mut document = serde_json::to_value(openapi).unwrap_or_default();
+    make_exact(&mut document);
+    document.to_string()
+}
+
+/// Says exactly what the code takes and gives, where the derived description does not.
+fn make_exact(node: &mut Value) {
+    match node {
+        Value::Object(fields) => {
+            // Numbers that are never negative go up to twice as far.
+            if fields.get("minimum").is_some_and(|least| *least == 0)
+                && fields
+                    .get("format")
+                    .is_some_and(|format| *format == "int64")
+            {
+                fields.insert("format".into(), "uint64".into());
+            }
+            // A stream is no string, and OpenAPI 3.1 has no words for events.
+            if let Some(stream) = fields.get_mut("text/event-stream") {
+                *stream = Value::Object(Map::new());
+            }
+            fields.values_mut().for_each(make_exact);
+        }
+        Value::Array(nodes) => nodes.iter_mut().for_each(make_exact),
+        _ => {}
+    }
 }
 
 /// All routes of a service.
 pub(crate) fn router(app: Arc<App>) -> Router {
     let (router, openapi) = described().split_for_parts();
-    let document = openapi.to_json().unwrap_or_default();
+    let document = document(&openapi);
     let body = app.limits.body;
     let document = get(|| async move { ([("content-type", "application/json")], document) });
     router

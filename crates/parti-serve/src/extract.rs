@@ -1,6 +1,7 @@
 //! What handlers get out of a request, with errors that look like all others.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::body::Bytes;
 use axum::extract::rejection::BytesRejection;
@@ -34,7 +35,11 @@ impl<T: DeserializeOwned> FromRequest<Arc<App>> for Body<T> {
                 "send it with content-type: application/json",
             ));
         }
-        let bytes = Bytes::from_request(request, app).await;
+        // A part of the time for the whole request: then there is some left to say what is wrong.
+        let limit = app.limits.request / 3;
+        let coming = Bytes::from_request(request, app);
+        let bytes = tokio::time::timeout(limit, coming).await;
+        let bytes = bytes.map_err(|_| unfinished(limit))?;
         let bytes = bytes.map_err(|rejection| unread(&rejection, app.limits.body))?;
         match serde_json::from_slice(&bytes) {
             Ok(value) => Ok(Self(value)),
@@ -44,6 +49,15 @@ impl<T: DeserializeOwned> FromRequest<Arc<App>> for Body<T> {
             )),
         }
     }
+}
+
+fn unfinished(limit: Duration) -> Failure {
+    Failure::new(
+        StatusCode::REQUEST_TIMEOUT,
+        "body_timeout",
+        format!("the body did not come to its end within {limit:?}"),
+        "send as much as content-length says, in time",
+    )
 }
 
 fn unread(rejection: &BytesRejection, most: usize) -> Failure {

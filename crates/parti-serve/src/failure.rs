@@ -129,6 +129,11 @@ impl IntoResponse for Failure {
             let how = HeaderValue::from_static("Bearer");
             response.headers_mut().insert(header::WWW_AUTHENTICATE, how);
         }
+        if self.status == StatusCode::TOO_MANY_REQUESTS {
+            // Whoever is one too many makes room.
+            let close = HeaderValue::from_static("close");
+            response.headers_mut().insert(header::CONNECTION, close);
+        }
         response
     }
 }

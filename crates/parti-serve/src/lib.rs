@@ -34,7 +34,6 @@ use std::time::Duration;
 
 use parti::Config;
 use parti::store::Store;
-use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -165,7 +164,7 @@ impl Service {
             return Err(ServeError::Open(address));
         }
         let unusable = |error| ServeError::Address { address, error };
-        let listener = TcpListener::bind(address).await.map_err(unusable)?;
+        let listener = listen::bind(address).map_err(unusable)?;
         let address = listener.local_addr().map_err(unusable)?;
         let instance = getrandom::u64().map_err(ServeError::NoSecrets)?;
         let stop = CancellationToken::new();

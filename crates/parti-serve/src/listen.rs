@@ -3,7 +3,8 @@
 //!
 //! ```text
 //!   accept ──▶ slot ──▶ TLS, if configured ──▶ HTTP/1.1 ──▶ router
-//!                                                 │ stop: the answer under way, then the end
+//!               │                                 │ stop: the answer under way, then the end
+//!               └─ none is left: 503, and goodbye
 //! ```
 //!
 //! A connection whose other side is gone, or takes nothing, is dropped by the kernel once what was
@@ -23,7 +24,8 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::sync::Semaphore;
 use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
@@ -35,6 +37,12 @@ const PATIENCE: Duration = Duration::from_secs(10);
 const HEAD_BYTES: usize = 32 * 1024;
 /// Headers of a request.
 const HEADERS: usize = 64;
+/// So many may come at once, before the first of them is looked at.
+const ARRIVALS: u32 = 4_096;
+/// So many are told at once that there is no room; more than that are hung up on without a word.
+const REFUSALS: usize = 64;
+/// Whoever is told so has this time to listen.
+const REFUSAL: Duration = Duration::from_secs(2);
 
 /// A certificate and its key, as files in PEM.
 #[derive(Clone, Debug)]
@@ -85,28 +93,44 @@ pub(crate) struct Door {
     pub(crate) tasks: TaskTracker,
 }
 
-/// Accepts until it is told to stop.
+/// Takes the address, with room for those who all come at once.
+pub(crate) fn bind(address: SocketAddr) -> io::Result<TcpListener> {
+    let socket = match address {
+        SocketAddr::V4(_) => TcpSocket::new_v4()?,
+        SocketAddr::V6(_) => TcpSocket::new_v6()?,
+    };
+    // An instance that starts again need not wait until old connections are forgotten.
+    socket.set_reuseaddr(true)?;
+    socket.bind(address)?;
+    socket.listen(ARRIVALS)
+}
+
+/// Accepts until it is told to stop. Whoever comes when all slots are taken is told so at once:
+/// nobody waits before a closed door.
 pub(crate) async fn listen(listener: TcpListener, door: Door) {
     let slots = Arc::new(Semaphore::new(door.connections));
+    let refusals = Arc::new(Semaphore::new(REFUSALS));
     loop {
-        let accepting = async {
-            let slot = slots.clone().acquire_owned().await.ok()?;
-            Some((listener.accept().await, slot))
-        };
         let accepted = tokio::select! {
             () = door.stop.cancelled() => return,
-            accepted = accepting => accepted,
-        };
-        let Some((accepted, slot)) = accepted else {
-            return;
+            accepted = listener.accept() => accepted,
         };
         match accepted {
             Ok((stream, peer)) => {
-                let serving = door.clone().welcome(stream, peer);
-                door.tasks.spawn(async move {
-                    serving.await;
-                    drop(slot);
-                });
+                if let Ok(slot) = slots.clone().try_acquire_owned() {
+                    let serving = door.clone().welcome(stream, peer);
+                    door.tasks.spawn(async move {
+                        serving.await;
+                        drop(slot);
+                    });
+                } else if let Ok(slot) = refusals.clone().try_acquire_owned()
+                    && door.tls.is_none()
+                {
+                    door.tasks.spawn(async move {
+                        let _ = tokio::time::timeout(REFUSAL, refuse(stream)).await;
+                        drop(slot);
+                    });
+                }
             }
             // Too many open files, say: that passes.
             Err(error) => {
@@ -115,6 +139,27 @@ pub(crate) async fn listen(listener: TcpListener, door: Door) {
             }
         }
     }
+}
+
+/// Says that there is no room, and takes what the other side still sends: closed too early, the
+/// answer would be lost.
+async fn refuse(mut stream: TcpStream) -> io::Result<()> {
+    let body = serde_json::json!({"error": {
+        "code": "too_many",
+        "message": "this instance has as many connections as it takes on",
+        "remedy": "close some, ask another instance, or try again in a moment",
+    }});
+    let body = body.to_string();
+    let answer = format!(
+        "HTTP/1.1 503 Service Unavailable\r\ncontent-type: application/json\r\n\
+         content-length: {}\r\nretry-after: 1\r\nconnection: close\r\n\r\n{body}",
+        body.len()
+    );
+    stream.write_all(answer.as_bytes()).await?;
+    stream.shutdown().await?;
+    let mut unheard = [0; 1024];
+    while stream.read(&mut unheard).await? > 0 {}
+    Ok(())
 }
 
 impl Door {

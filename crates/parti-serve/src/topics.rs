@@ -241,7 +241,13 @@ pub async fn fetch(
             "ask for that",
         ));
     }
-    let wait = Duration::from_millis(from.wait_ms).min(LONGEST_WAIT);
+    let wait = Duration::from_millis(from.wait_ms);
+    if wait > LONGEST_WAIT {
+        return Err(Failure::bad(
+            format!("nobody waits for longer than {LONGEST_WAIT:?}"),
+            "ask for that, and then again",
+        ));
+    }
     let opened = app.places.topic(&topic).await?;
     let id = partition(&id)?;
     let waiting = read(

@@ -81,6 +81,8 @@ impl Crew {
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::null())
+            // A ctrl-C is for the demo alone: it decides what becomes of the others.
+            .process_group(0)
             .kill_on_drop(true);
         Ok(command)
     }

@@ -3,18 +3,23 @@
 //! ```text
 //!   demo ─┬─ parti produce ──▶ log ──▶ parti consume ─┐
 //!         ├─ parti consume × N      ◀─ store ─▶       ├─ lines of JSON ──▶ audit
-//!         └─ join, leave, kill ──────────────────────▶┘
+//!         ├─ join, leave, kill ──────────────────────▶┘
+//!         └─ with --ui: the dashboard, until ctrl-C; then the audit
 //! ```
 
 mod audit;
 mod crew;
+mod dashboard;
 mod view;
 
 use std::path::PathBuf;
+use std::pin::pin;
 use std::time::Duration;
 
 use clap::ValueEnum;
 use parti::source::log::{Topic, TopicSettings};
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::watch;
 use tokio::time::Instant;
 
 use crate::exit::{CODES, Failure};
@@ -24,6 +29,7 @@ use crate::places;
 use crate::signals::Endings;
 use audit::Audit;
 use crew::{Crew, Place};
+use dashboard::Dashboard;
 use view::View;
 
 /// With no word from any worker for so long, nothing more will come.
@@ -31,9 +37,19 @@ const PATIENCE: Duration = Duration::from_secs(30);
 
 const TOPIC: &str = "demo";
 
+/// How long it takes when nothing else is said.
+const SHORT: Duration = Duration::from_secs(20);
+/// With somebody watching it goes on, but not for ever: every message is remembered for the audit.
+const WATCHED: Duration = Duration::from_secs(60 * 60);
+
 /// Show what Parti does, with no server: a producer and several worker processes on an embedded
 /// log; one worker joins, one leaves, one is killed. Ends with an audit of every message.
 ///
+/// With --ui, the dashboard shows all that at the address that is printed. Unless --for says how
+/// long, the demo then goes on until ctrl-C (for an hour at most), so that you can drain, move and
+/// pause; the audit comes after that. A second ctrl-C ends it at once.
+///
+/// Example: parti demo --ui
 /// Example: parti demo --workers 5 --partitions 64 --rate 2000 --for 40s
 #[derive(clap::Args)]
 #[command(after_help = CODES)]
@@ -47,9 +63,12 @@ pub struct Args {
     /// Messages a second
     #[arg(long, default_value_t = 500, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     rate: u32,
-    /// How long to produce
-    #[arg(long = "for", value_name = "DURATION", default_value = "20s", value_parser = duration)]
-    duration: Duration,
+    /// How long to produce; by default 20s, and with --ui until ctrl-C
+    #[arg(long = "for", value_name = "DURATION", value_parser = duration)]
+    duration: Option<Duration>,
+    /// Serve the dashboard, too, on a free port of 127.0.0.1
+    #[arg(long)]
+    ui: bool,
     /// Who leaves and who is killed: the same seed chooses the same
     #[arg(long, default_value_t = 1)]
     seed: u64,
@@ -90,12 +109,32 @@ enum Deed {
     Kill,
 }
 
+impl Args {
+    /// How long to produce.
+    fn length(&self) -> Duration {
+        let unsaid = if self.ui { WATCHED } else { SHORT };
+        self.duration.unwrap_or(unsaid)
+    }
+
+    /// In which time everything is done that is done to the group.
+    fn deeds(&self) -> Duration {
+        self.duration.unwrap_or(SHORT)
+    }
+
+    /// Whether ctrl-C means that it was enough, and not that nothing more is wanted.
+    fn goes_on(&self) -> bool {
+        self.ui && self.duration.is_none()
+    }
+}
+
 /// When: at these shares of the time.
 const DEEDS: [(f64, Deed); 3] = [(0.2, Deed::Join), (0.45, Deed::Leave), (0.7, Deed::Kill)];
 
 /// Does it.
 pub async fn run(args: Args) -> Result<(), Failure> {
     let mut endings = Endings::catch()?;
+    // The terminal is gone: it must not leave workers behind, which have groups of their own.
+    let mut hangup = signal(SignalKind::hangup())?;
     let folder = tempfile::Builder::new().prefix("parti-demo-").tempdir()?;
     let place = place(&args, folder.path().to_owned())?;
     let settings = TopicSettings {
@@ -104,14 +143,31 @@ pub async fn run(args: Args) -> Result<(), Failure> {
     };
     let log = places::source(&place.source).await?.log("the demo")?;
     let topic = log.create_topic(TOPIC, settings).await?;
-    let told = tokio::select! {
-        audit = play(&args, place, &topic) => audit?,
-        () = endings.next() => return Err(Failure::failed("ended before the audit")),
+    let dashboard = match args.ui {
+        true => Some(Dashboard::open(&place).await?),
+        false => None,
+    };
+    let (enough, told_enough) = watch::channel(false);
+    let told = {
+        let mut playing = pin!(play(&args, place, &topic, told_enough));
+        loop {
+            let asked = tokio::select! {
+                audit = playing.as_mut() => break audit?,
+                () = endings.next() => args.goes_on(),
+                _ = hangup.recv() => false,
+            };
+            if !asked || enough.send_replace(true) {
+                return Err(Failure::failed("ended before the audit"));
+            }
+        }
     };
     print(&match args.output {
         Shape::Text => told.to_string(),
         Shape::Json => format!("{:#}\n", told.to_json()),
     })?;
+    if let Some(dashboard) = dashboard {
+        dashboard.close().await;
+    }
     told.verdict()
 }
 
@@ -132,7 +188,13 @@ fn place(args: &Args, folder: PathBuf) -> Result<Place, Failure> {
     })
 }
 
-async fn play(args: &Args, place: Place, topic: &Topic) -> Result<Audit, Failure> {
+/// Plays it, until it was long enough or somebody says so.
+async fn play(
+    args: &Args,
+    place: Place,
+    topic: &Topic,
+    mut enough: watch::Receiver<bool>,
+) -> Result<Audit, Failure> {
     let mut view = View::new(args);
     let mut audit = Audit::new(args.partitions);
     let mut crew = Crew::new(place, args.seed);
@@ -149,15 +211,16 @@ async fn play(args: &Args, place: Place, topic: &Topic) -> Result<Audit, Failure
         "all {} partitions are served; producing",
         args.partitions
     ));
-    let mut producer = crew.produce(args.rate, args.duration)?;
+    let mut producer = crew.produce(args.rate, args.length())?;
     let began = Instant::now();
     let mut deeds = DEEDS.iter();
     let mut next = deeds.next();
     let mut produced = None;
     let mut last_word = Instant::now();
+    let mut is_enough = false;
     loop {
         if let Some((share, deed)) = next
-            && began.elapsed() >= args.duration.mul_f64(*share)
+            && began.elapsed() >= args.deeds().mul_f64(*share)
         {
             let who = match deed {
                 Deed::Join => crew.join()?,
@@ -174,9 +237,15 @@ async fn play(args: &Args, place: Place, topic: &Topic) -> Result<Audit, Failure
                 last_word = Instant::now();
                 view.show(&audit);
             }
+            Ok(_) = enough.wait_for(|enough| *enough), if !is_enough => {
+                is_enough = true;
+                view.say("enough; the producer stops");
+                next = None;
+                producer.start_kill()?;
+            }
             ended = producer.wait(), if produced.is_none() => {
                 let status = ended?;
-                if !status.success() {
+                if !status.success() && !is_enough {
                     return Err(Failure::failed(format!("the producer ended with {status}")));
                 }
                 produced = Some(topic.describe().await?);

@@ -30,9 +30,14 @@ pub struct View {
 impl View {
     /// Shows on stderr.
     pub fn new(args: &Args) -> Self {
-        let total = f64::from(args.rate) * args.duration.as_secs_f64();
-        let bar = ProgressBar::new(total as u64);
-        if let Ok(style) = ProgressStyle::with_template("{bar:20} {pos}/{len} handled  {msg}") {
+        let total = f64::from(args.rate) * args.length().as_secs_f64();
+        let (bar, template) = if args.goes_on() {
+            (ProgressBar::no_length(), "{pos} handled  {msg}")
+        } else {
+            let bar = ProgressBar::new(total as u64);
+            (bar, "{bar:20} {pos}/{len} handled  {msg}")
+        };
+        if let Ok(style) = ProgressStyle::with_template(template) {
             bar.set_style(style);
         }
         Self {

@@ -1,0 +1,86 @@
+"""The served OpenAPI document, held against the service by schemathesis.
+
+    CASES  how many cases for each operation; few by default: a longer campaign is
+           `cargo xtask campaign api`
+    SEED   which cases
+"""
+
+import os
+import subprocess
+import sys
+import unittest
+from pathlib import Path
+
+from scene import Case
+
+CASES = os.environ.get("CASES", "8")
+SEED = os.environ.get("SEED", "1")
+
+# What is not held against the service: that it refuses what fits the schema. No schema can tell
+# which ids a group has, what is base64, or that one of two fields must be there.
+CHECKS = ["--exclude-checks", "positive_data_acceptance"]
+
+# How what violates the schema may be refused.
+REFUSALS = """
+[checks.negative_data_rejection]
+expected-statuses = [400, 401, 403, 404, 405, 409, 410, 413, 415, 429, 503]
+"""
+
+TOKEN = "a-token-that-may-do-everything"
+READ_TOKEN = "a-token-that-may-only-look"
+
+
+class Described(Case):
+    """No server error, no schema violation."""
+
+    def hold(self, served, token=None, known=None, only=()):
+        """Lets schemathesis loose. `known` are names that exist, by parameter."""
+        settings = Path(self.folder) / "schemathesis.toml"
+        names = [f'"path.{name}" = "{value}"' for name, value in (known or {}).items()]
+        settings.write_text("\n".join(["[parameters]", *names, REFUSALS]))
+        command = [
+            Path(sys.executable).parent / "schemathesis", "--config-file", settings, "run",
+            f"{served.url}/v1/openapi.json", "--no-color", "--seed", SEED,
+            "--max-examples", CASES, "--generation-database", "none",
+            "--phases", "coverage,fuzzing,stateful", "--request-timeout", "90", *CHECKS,
+        ]
+        if token:
+            command += ["--header", f"Authorization: Bearer {token}"]
+        # Streams go on for as long as somebody listens: other tests listen to them.
+        command += ["--exclude-path-regex", "/live$|/sessions/.*/events$"]
+        command += only
+        done = subprocess.run(command, cwd=self.folder, text=True, stdin=subprocess.DEVNULL,
+                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+        told = "\n".join(line[:300] for line in done.stdout.splitlines() + served.process.err)
+        self.assertEqual(done.returncode, 0, told)
+        self.assertRegex(done.stdout, r"(\d\d+) generated, \1 passed", "they really ran")
+        status, _ = served.call("GET", "/v1/about")
+        self.assertEqual(status, 200, "it still works")
+
+    def test_an_open_service(self):
+        self.hold(self.serve())
+
+    def test_with_the_token_among_things_that_exist(self):
+        served = self.serve(token=TOKEN, read_token=READ_TOKEN)
+        served.make_group("g", "t", 4)
+        self.hold(served, TOKEN, {"group": "g", "topic": "t", "partition": "0"})
+
+    def test_with_a_token_that_may_only_look(self):
+        served = self.serve(token=TOKEN, read_token=READ_TOKEN)
+        served.make_group("g", "t", 4)
+        self.hold(served, READ_TOKEN, {"group": "g"})
+
+    def test_without_the_token(self):
+        self.hold(self.serve(token=TOKEN))
+
+    def test_a_session_of_its_own(self):
+        served = self.serve()
+        served.make_group("g", "t", 4)
+        status, session = served.call("POST", "/v1/groups/g/sessions", {"consumer": "test"})
+        self.assertEqual(status, 201, session)
+        self.hold(served, session["token"], {"group": "g", "session": session["session"]},
+                  ["--include-path-regex", "/sessions/", "--exclude-method", "DELETE"])
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)

@@ -1,0 +1,254 @@
+"""The dashboard in a real Chromium, against the real program."""
+
+import json
+import os
+import signal
+import time
+import unittest
+from pathlib import Path
+
+from browser import Browsing, owners, picture_of_map, wait, wait_for_loads
+from scene import foreign, parti, until
+
+SHOTS = os.environ.get("SCREENSHOTS")
+
+# Were it ever markup, it would run.
+HOSTILE = '<img src=x onerror="window.hacked=1">'
+
+
+def shoot(page, name):
+    """Keeps a picture, for people who want to look."""
+    if SHOTS:
+        Path(SHOTS).mkdir(parents=True, exist_ok=True)
+        page.screenshot(path=f"{SHOTS}/{name}.png")
+
+
+class Demo(Browsing):
+    """`parti demo --ui`, looked at from its first to its last second."""
+
+    def demo(self, *arguments):
+        demo = self.start(parti(), "demo", "--ui", "--partitions", "12", "--rate", "100",
+                          "-o", "json", *arguments)
+        return demo, demo.says(r"dashboard (\S+)")[1]
+
+    def audit(self, demo):
+        """Ends the demo as ctrl-C does; every message is accounted for."""
+        demo.signal(signal.SIGINT)
+        self.assertEqual(demo.wait(), 0, demo.err)
+        audit = json.loads("\n".join(demo.out))
+        self.assertEqual((audit["lost"], audit["out_of_order"]), (0, 0), audit)
+        self.assertGreater(audit["produced"], 0)
+
+    def test_a_kill_is_seen_and_a_drain_by_click_moves_everything(self):
+        demo, url = self.demo()
+        page = self.open(url)
+        wait_for_loads(page, "Object.values(loads).reduce((a, b) => a + b, 0) === 12")
+        before = picture_of_map(page)
+        # Somebody joins, somebody leaves, somebody is killed; the page follows by itself.
+        killed = demo.says(r"(worker-\d+) is killed")[1]
+        wait_for_loads(page, f"!loads['{killed}'] && "
+                             "Object.values(loads).reduce((a, b) => a + b, 0) === 12")
+        wait(page, "before => document.querySelector('#map canvas').toDataURL() !== before",
+             before)
+        until(f"{killed} has nothing", lambda: killed not in owners(page).values())
+        wait(page, "text => document.getElementById('events').textContent.includes(text)",
+             f"{killed} lost")
+        self.assert_never_reloaded(page)
+        shoot(page, "demo-after-the-kill")
+
+        victim = next(owner for owner in owners(page).values() if owner)
+        asked = []
+        page.on("request", lambda request: asked.append(request.url)
+                if request.method == "POST" else None)
+        page.get_by_role("button", name=victim).click()
+        page.get_by_role("button", name="Drain…").click()
+        shoot(page, "demo-drain-dialog")
+        # Nothing is done by opening the dialogue, nor by cancelling it, nor without a reason.
+        page.get_by_role("button", name="Cancel").click()
+        page.wait_for_selector("dialog", state="detached")
+        page.get_by_role("button", name="Drain…").click()
+        confirm = page.get_by_role("button", name=f"Drain {victim}", exact=True)
+        confirm.click()
+        self.assertEqual(asked, [])
+        page.get_by_label("Reason").fill("a test")
+        confirm.click()
+        page.wait_for_selector("dialog", state="detached")
+        self.assertEqual(len(asked), 1, asked)
+        wait_for_loads(page, f"loads['{victim}'] === 0 && "
+                             "Object.values(loads).reduce((a, b) => a + b, 0) === 12")
+        page.wait_for_selector("#notices .notice.done")
+        until("others have everything",
+              lambda: not {victim, None} & set(owners(page).values()))
+        self.assert_never_reloaded(page)
+        self.audit(demo)
+        # The page says so itself: nobody has to reload it to find out.
+        wait(page, "document.getElementById('live').textContent !== 'Live'")
+
+    def test_the_keyboard_alone_drains_a_worker(self):
+        demo, url = self.demo("--workers", "2")
+        page = self.open(url)
+        wait_for_loads(page, "loads['worker-0'] > 0 && loads['worker-1'] > 0")
+
+        def tab_to(what, most=80):
+            """Goes from control to control until one has this label."""
+            for _ in range(most):
+                page.keyboard.press("Tab")
+                label = page.evaluate("""() => {
+                    const at = document.activeElement;
+                    const named = at.labels?.[0]?.textContent ?? at.getAttribute('aria-label');
+                    return (named ?? at.textContent ?? '').trim();
+                }""")
+                if label.endswith(what):
+                    visible = page.evaluate("document.activeElement.matches(':focus-visible')")
+                    self.assertTrue(visible, f"the focus on {what} shows")
+                    return
+            self.fail(f"Tab does not reach {what}")
+
+        tab_to("worker-0")
+        page.keyboard.press("Enter")
+        page.wait_for_selector("aside.inspector:not([hidden])")
+        tab_to("Drain…")
+        page.keyboard.press("Enter")
+        page.wait_for_selector("dialog[open]")
+        # A dialogue keeps the focus; Escape leaves it, and Enter comes back.
+        page.keyboard.press("Escape")
+        page.wait_for_selector("dialog", state="detached")
+        focused = page.evaluate("document.activeElement.textContent")
+        self.assertEqual(focused, "Drain…", "the focus comes back to where it was")
+        page.keyboard.press("Enter")
+        page.wait_for_selector("dialog[open]")
+        if page.evaluate("document.activeElement.tagName") != "TEXTAREA":
+            tab_to("Reason")
+        page.keyboard.type("no mouse today")
+        tab_to("Drain worker-0")
+        page.keyboard.press("Enter")
+        page.wait_for_selector("dialog", state="detached")
+        wait_for_loads(page, "loads['worker-0'] === 0 && "
+                             "Object.values(loads).reduce((a, b) => a + b, 0) === 12")
+        # The map is for the keyboard, too: Enter on a cell shows its partition.
+        page.evaluate("document.querySelector('#map .map-box').focus()")
+        page.keyboard.press("ArrowRight")
+        page.keyboard.press("Enter")
+        wait(page, "document.getElementById('inspector-title').textContent.includes('Partition')")
+        self.audit(demo)
+
+
+class Shapes(Browsing):
+    """Any name, any width, light and dark."""
+
+    def group(self):
+        """A group with hostile names, as a store may hold them whoever wrote it."""
+        served = self.serve()
+        served.make_group("g", "t", 4)
+        now = int(time.time() * 1000)
+        nonce = "0000000000000001"
+        partition = {
+            "v": 1, "epoch": 3, "owner": "worker-7", "incarnation": 17, "start": 0, "offset": 41,
+            "next_offset": 42, "begun": None, "nonce": nonce, "claimed_at": now, "updated_at": now,
+        }
+        worker = {
+            "v": 1, "incarnation": 17, "beat": 2, "status": "live", "state": 3, "term": 1,
+            "released": 0, "applied": 1, "ready": {"version": 0, "partitions": []},
+            "blocked_by": [], "load": 2, "degraded": HOSTILE, "partitions": "83553109c550492b",
+            "renewed_at": now, "nonce": nonce,
+        }
+        event = {"v": 1, "at": now, "worker": "worker-7", "kind": "plan", "text": HOSTILE,
+                 "nonce": nonce}
+        long = "a-name-that-never-comes-to-an-end" * 5
+        served.write({
+            f"partitions/g/{foreign(HOSTILE)}": partition,
+            f"partitions/g/{long}": partition,
+            f"partitions/g/{foreign('</script>')}": {"v": 1, "broken": HOSTILE},
+            f"workers/g/{foreign(HOSTILE)}": worker,
+            "workers/g/worker-7": worker | {"degraded": None},
+            "events/g/" + "1".zfill(20): event,
+        })
+        return served
+
+    def test_hostile_names_stay_text(self):
+        served = self.group()
+        page = self.open(f"{served.url}/#/groups/g")
+        wait(page, "name => document.querySelector('#partitions tbody').textContent.includes(name)",
+             HOSTILE)
+        wait(page, "name => document.querySelector('#workers tbody').textContent.includes(name)",
+             HOSTILE)
+        wait(page, "name => document.querySelector('#events').textContent.includes(name)",
+             HOSTILE)
+        # Every place that shows a name: panels, tips, dialogues, titles, the filter.
+        page.locator("#workers tbody button", has_text=HOSTILE).click()
+        page.get_by_role("button", name="Evict…").click()
+        page.wait_for_selector("dialog[open]")
+        self.assertIn(HOSTILE, page.locator("dialog").inner_text())
+        page.get_by_role("button", name="Cancel").click()
+        page.locator("#partitions tbody tr[data-at]", has_text=HOSTILE).first.click()
+        wait(page, "name => document.getElementById('inspector-title').textContent.includes(name)",
+             HOSTILE)
+        page.get_by_role("button", name="Move…").click()
+        page.wait_for_selector("dialog[open]")
+        shoot(page, "hostile-names")
+        page.get_by_role("button", name="Cancel").click()
+        page.locator("#map .map-box").hover(position={"x": 200, "y": 12})
+        page.get_by_label("Filter partitions by id or owner").fill("<img")
+        wait(page, "document.querySelectorAll('#partitions tbody tr[data-at]').length === 1")
+        images = page.evaluate("[...document.images].map((image) => image.getAttribute('src'))")
+        self.assertEqual(set(images), {"/icon.svg"}, "no name became an image")
+        self.assertIsNone(page.evaluate("window.hacked ?? null"))
+        self.assert_fits(page, "a long name")
+
+    def test_every_width_light_and_dark(self):
+        served = self.group()
+        backgrounds = {}
+        for scheme in ("light", "dark"):
+            for width, height in ((390, 844), (1600, 1000)):
+                what = f"{width}-{scheme}"
+                page = self.open(served.url, width, height, scheme)
+                page.get_by_role("link", name="g", exact=True).wait_for()
+                self.assert_fits(page, f"the overview at {what}")
+                shoot(page, f"overview-{what}")
+                page.get_by_role("link", name="g", exact=True).click()
+                page.wait_for_selector("#partitions tbody tr[data-at]")
+                self.assert_fits(page, f"the group at {what}")
+                shoot(page, f"group-{what}")
+                # Whatever part is gone to, and with the panel open.
+                page.locator("#whatif").scroll_into_view_if_needed()
+                self.assert_fits(page, f"the end of the page at {what}")
+                page.locator("#workers tbody button").first.click()
+                page.wait_for_selector("aside.inspector:not([hidden])")
+                self.assert_fits(page, f"the panel at {what}")
+                page.get_by_role("button", name="Evict…").click()
+                page.wait_for_selector("dialog[open]")
+                inside = page.evaluate("""() => {
+                    const { left, right } =
+                        document.querySelector('dialog').getBoundingClientRect();
+                    return left >= 0 && right <= innerWidth;
+                }""")
+                self.assertTrue(inside, f"the dialogue at {what}")
+                shoot(page, f"dialog-{what}")
+                light = page.evaluate(LIGHTNESS)
+                backgrounds[scheme] = light["page"]
+                self.assertGreater(contrast(light["page"], light["ink"]), 7, f"text at {what}")
+        self.assertGreater(backgrounds["light"], 0.8)
+        self.assertLess(backgrounds["dark"], 0.05)
+
+
+# Runs in the page: how light, as WCAG counts it, the page and its text are.
+LIGHTNESS = """() => {
+    const light = (colour) => {
+        const [r, g, b] = colour.match(/[\\d.]+/g).map((part) => {
+            const share = Number(part) / 255;
+            return share <= 0.04045 ? share / 12.92 : ((share + 0.055) / 1.055) ** 2.4;
+        });
+        return 0.2126 * r + 0.7152 * g + 0.0722 * b;
+    };
+    const style = getComputedStyle(document.body);
+    return { page: light(style.backgroundColor), ink: light(style.color) };
+}"""
+
+
+def contrast(one, other):
+    low, high = sorted((one, other))
+    return (high + 0.05) / (low + 0.05)
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)
