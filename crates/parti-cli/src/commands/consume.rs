@@ -44,7 +44,7 @@ pub struct Args {
     #[arg(long, value_name = "URL")]
     source: String,
     /// The group's name
-    #[arg(long)]
+    #[arg(long, value_parser = flags::group)]
     group: String,
     /// The topic of a log
     #[arg(long, default_value = "messages")]

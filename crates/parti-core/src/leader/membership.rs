@@ -96,7 +96,9 @@ impl Planner {
             let (next, change) = follow(was, desk.member.as_ref(), serves[seat]);
             desk.standing = next;
             let change = match (change, next.life()) {
-                (Some(Change::Joined), Some(life)) if life.0 <= self.elected.0 => {
+                (Some(Change::Joined), Some(life))
+                    if life.0 <= self.elected.0 && !crate::planted!(FoundToldAsJoined) =>
+                {
                     Some(Change::Found)
                 }
                 (change, _) => change,

@@ -103,6 +103,7 @@ fn group(workers: usize, partitions: usize) -> Group {
             },
         }),
         workers: views,
+        requests: Vec::new(),
         handoffs: Vec::new(),
         partitions: (0..partitions)
             .map(|p| partition_view(&p.to_string(), Some(&names[p % workers]), 100))

@@ -49,9 +49,10 @@ fn trouble(app: &App) -> Option<String> {
         let since = age(app.now_ms.saturating_sub(*since));
         return Some(format!("the store is silent for {since}: {why}"));
     }
-    app.group
-        .closed
-        .then(|| "the group is being deleted".to_owned())
+    if app.group.closed {
+        return Some("the group is being deleted".to_owned());
+    }
+    view::stranded(&app.group)
 }
 
 fn who(app: &App) -> Option<String> {
