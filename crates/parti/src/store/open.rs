@@ -79,3 +79,50 @@ fn scheme(url: &str) -> String {
     let scheme = url.split_once(':').map_or("", |(scheme, _)| scheme);
     scheme.to_ascii_lowercase()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::group::for_core;
+
+    #[tokio::test]
+    async fn a_file_is_made_only_for_who_begins() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let file = folder.path().join("group.db");
+        let url = format!("sqlite:{}", file.display());
+        assert!(open_existing(&url).await.expect("no trouble").is_none());
+        assert!(!file.exists(), "looking makes nothing");
+        open(&url).await.expect("made");
+        assert!(open_existing(&url).await.expect("no trouble").is_some());
+    }
+
+    #[test]
+    fn a_url_is_judged_without_asking_anybody() {
+        for url in [
+            "memory:",
+            "sqlite:a.db",
+            "nats://127.0.0.1:1",
+            "etcd://127.0.0.1:1",
+            "postgres://127.0.0.1:1/db",
+        ] {
+            assert_eq!(check_url(url), Ok(()), "{url}");
+        }
+        for url in [
+            "bogus:",
+            "",
+            "sqlite:",
+            "memory:x",
+            "nats://",
+            "etcd://h?what=1",
+        ] {
+            assert!(check_url(url).is_err(), "{url}");
+        }
+    }
+
+    #[test]
+    fn who_refuses_is_said_once() {
+        let full = Error::rejected("the disk is full");
+        let said = for_core(&full).to_string();
+        assert_eq!(said, "the store refuses: the disk is full");
+    }
+}

@@ -84,6 +84,7 @@ fn group(workers: usize, partitions: usize) -> Group {
         coordination: "leader".into(),
         stream: Some(1),
         closed: false,
+        requests: Vec::new(),
         leader: Some(WorkerId::new("worker-0")),
         term: Some(Term(3)),
         plan: Some(Plan {
@@ -103,7 +104,6 @@ fn group(workers: usize, partitions: usize) -> Group {
             },
         }),
         workers: views,
-        requests: Vec::new(),
         handoffs: Vec::new(),
         partitions: (0..partitions)
             .map(|p| partition_view(&p.to_string(), Some(&names[p % workers]), 100))
