@@ -165,9 +165,15 @@ pub async fn records(flags: &GroupFlags) -> Result<GroupStore, Failure> {
     )?)
 }
 
-/// The same, for records that may be the first of their store.
-pub async fn first_records(flags: &GroupFlags) -> Result<GroupStore, Failure> {
-    Ok(GroupStore::new(store(&flags.store).await?, &flags.group)?)
+/// The same, for records that may be the first of their store; a dry run makes no file for them.
+pub async fn first_records(flags: &GroupFlags, dry_run: bool) -> Result<GroupStore, Failure> {
+    check_store(&flags.store)?;
+    let found = match dry_run {
+        true => store::open_existing(&flags.store).await?,
+        false => Some(store::open(&flags.store).await?),
+    };
+    let store = found.unwrap_or_else(|| Arc::new(store::Memory::new()));
+    Ok(GroupStore::new(store, &flags.group)?)
 }
 
 /// The group that the flags name.

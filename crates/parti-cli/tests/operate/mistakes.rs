@@ -87,8 +87,8 @@ async fn bad_requests_are_refused_with_the_reason() {
         2,
         "--group a\\u{1b}[2Jb: ",
     );
-    let bogus = ["--store", "bogus:", "--group", "g", "--source", "log:log"];
-    refused(folder, &[&["consume"], &bogus], 2, "does not start with");
+    let bogus = ["consume", "--store", "bogus:", "--group", "g"];
+    refused(folder, &[&bogus, &LOG], 2, "does not start with");
     refused(folder, &[&["group", "describe"], &STORE], 2, "--group");
 
     let known = "does not know it; it has 0, 1, 2, 3";

@@ -218,7 +218,7 @@ fn handled(folder: &Path) -> BTreeMap<(String, u64), u32> {
 fn check(folder: &Path, command: &str, said: &Said) {
     let group = || describe(folder);
     let is = |verb: &str| command.starts_with(&format!("parti {verb} "));
-    if is("worker drain worker-1") {
+    if is("worker drain worker-1") && said.code == Some(0) {
         assert_eq!(group()["workers"][1]["partitions"], 0, "{}", said.out);
     } else if is("worker undrain") {
         until(folder, "a share for it again", settled);
@@ -260,7 +260,7 @@ fn the_walkthrough_of_the_docs_is_what_happens() {
     }
     let etcd = read_only_etcd();
     let mut background = Background::default();
-    let (mut real, mut written) = (String::new(), String::new());
+    let (mut real, mut written, mut codes) = (String::new(), String::new(), Vec::new());
     for step in &steps {
         let words = words(&step.command);
         if words.last().is_some_and(|word| word == "&") {
@@ -286,6 +286,7 @@ fn the_walkthrough_of_the_docs_is_what_happens() {
         let arguments: Vec<&str> = words[1..].iter().map(String::as_str).collect();
         let said = parti(folder, &arguments, "");
         check(folder, &step.command, &said);
+        codes.extend(said.code.filter(|code| *code != 0));
         let here = fs::canonicalize(folder).expect("a path");
         let here = here.display().to_string();
         let answer = format!("{}{}", said.out, said.err).replace(&here, "/srv/alice");
@@ -298,6 +299,7 @@ fn the_walkthrough_of_the_docs_is_what_happens() {
         plain(&written),
         "this is what really happens:\n{real}"
     );
+    assert_eq!(codes, [4, 2, 2, 2, 2, 2, 3, 4], "as the page has them");
     let repeated: BTreeSet<String> = handled(folder)
         .into_iter()
         .filter(|(_, times)| *times > 1)
