@@ -258,7 +258,8 @@ pub fn partition_note(partition: &PartitionView) -> String {
     if let (Some(first), Some(next)) = (partition.first, partition.next_offset)
         && next < first
     {
-        notes.push(format!("{} messages were removed unread", first.0 - next.0));
+        let removed = parti::core::text::count(first.0 - next.0, "message");
+        notes.push(format!("{removed} removed unread"));
     }
     if let (Some(end), Some(next)) = (partition.end, partition.next_offset)
         && partition.lag == Some(0)

@@ -14,6 +14,7 @@ use super::planner::{Member, Planner};
 use super::slots::{Reason, Seat, Slot};
 use super::windows::{self, Span, Window};
 use crate::record::{EventKind, Lifecycle, SessionStatus};
+use crate::text::count;
 use crate::time::Time;
 use crate::worker::Cause;
 
@@ -195,10 +196,11 @@ impl Planner {
         let lost = self.losses.len();
         self.lifecycle = Lifecycle::ColdStart;
         self.window = Window::ColdStart(Span::at(now));
-        self.reason = format!("restart: {lost} of {planned} workers lost, waiting for them");
+        let planned = count(planned as u64, "worker");
+        self.reason = format!("restart: {lost} of {planned} lost, waiting for them");
         self.history(
             EventKind::Plan,
-            format!("restart detected: {lost} of {planned} workers lost"),
+            format!("restart detected: {lost} of {planned} lost"),
         );
     }
 

@@ -404,6 +404,23 @@ fn trouble_is_said_and_goes_away() {
 }
 
 #[test]
+fn a_group_that_is_drained_out_says_so_in_its_first_line() {
+    let mut drained = group(2, 12);
+    for worker in &mut drained.workers {
+        worker.drained = true;
+    }
+    for partition in &mut drained.partitions {
+        (partition.owner, partition.owner_session) = (None, None);
+    }
+    let mut app = app(drained, None);
+    let says = "12 partitions without owner: all living workers drained, d undrains";
+    for width in [80, 160] {
+        let shown = lines(&mut app, width, 24);
+        assert!(shown[0].contains(says), "{}", shown[0]);
+    }
+}
+
+#[test]
 fn rates_follow_from_checkpoints_and_heads() {
     let mut app = app(group(2, 4), Some(Offsets::Own));
     look(&mut app, NOW, |_| 50);

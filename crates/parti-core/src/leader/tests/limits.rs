@@ -45,7 +45,7 @@ fn what_is_over_cap_is_named_trouble_once_per_change() {
     world.join("b");
     let trouble = |count| {
         format!(
-            "trouble: {count} partitions are over cap and served by nobody: every worker serves 2 \
+            "trouble: {count} partitions over cap and served by nobody: every worker serves 2 \
              already; add workers or raise jetstream.subject_cap"
         )
     };

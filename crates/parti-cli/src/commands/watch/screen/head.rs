@@ -52,7 +52,11 @@ fn trouble(app: &App) -> Option<String> {
     if app.group.closed {
         return Some("the group is being deleted".to_owned());
     }
-    view::stranded(&app.group)
+    // Short enough for 80 columns; `d` stands in the line of keys.
+    app.group.stranded().map(|stranded| {
+        let partitions = count(stranded.partitions, "partition");
+        format!("{partitions} without owner: all living workers drained, d undrains")
+    })
 }
 
 fn who(app: &App) -> Option<String> {
