@@ -87,5 +87,6 @@ pub mod record;
 pub mod rng;
 pub mod session;
 pub mod strategy;
+pub mod text;
 pub mod time;
 pub mod worker;

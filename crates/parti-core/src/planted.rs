@@ -143,6 +143,8 @@ mod registry {
         EvictAtOnce,
         /// An eviction is called done before the session is over.
         EvictDoneTooSoon,
+        /// A new leader tells that workers joined which were there before it.
+        FoundToldAsJoined,
         /// A worker that is told to stop waits for a leader, though the whole group stops.
         StopWaitsForNobody,
         /// Time is read from the wall clock, which jumps.

@@ -374,6 +374,9 @@ impl RequestRecord {
             Outcome::Refused { why: reason } => {
                 format!("{by} asked to {what}{why}: refused, {reason}")
             }
+            Outcome::Overtaken { by: other } => {
+                format!("{by} asked to {what}{why}: not done, {other}")
+            }
             Outcome::Done => format!("{by} asked to {what}{why}: done"),
             Outcome::Open | Outcome::Accepted => format!("{by} asked to {what}{why}: under way"),
         }
@@ -484,6 +487,18 @@ pub enum Outcome {
         /// Why not.
         why: String,
     },
+    /// Something else came between, and there is nothing left to carry out.
+    Overtaken {
+        /// What.
+        by: String,
+    },
+}
+
+impl Outcome {
+    /// Whether nothing more becomes of the request.
+    pub fn is_final(&self) -> bool {
+        !matches!(self, Outcome::Open | Outcome::Accepted)
+    }
 }
 
 /// One line of the group's history, for people.

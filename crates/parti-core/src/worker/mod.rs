@@ -24,6 +24,7 @@ use crate::io::{
     StoreRequest, WatchEvent,
 };
 use crate::partition::Partition;
+use crate::text::count;
 
 /// The nine states of a worker, numbered as the metric `parti_worker_state` shows them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -326,7 +327,8 @@ pub enum Trouble {
     },
     /// Retention removed messages that were never handled.
     #[error(
-        "partition {partition}: retention overtook it: up to {lost} messages below offset {first} are gone unhandled"
+        "partition {partition}: retention overtook it: up to {} below offset {first} went unhandled",
+        count(*lost, "message")
     )]
     RetentionOvertook {
         /// Which partition.
@@ -357,8 +359,9 @@ pub enum Trouble {
     Listing(String),
     /// The group goes by another partition list than this worker: it gets nothing new.
     #[error(
-        "the group's partition list ({theirs} partitions) is another than this worker's ({ours}); \
-         give all workers the same list"
+        "the group's partition list ({}) is another than this worker's ({ours}); give all workers \
+         the same list",
+        count(*theirs, "partition")
     )]
     OtherPartitions {
         /// How many partitions the group has.
@@ -376,7 +379,9 @@ pub enum Trouble {
     },
     /// More partitions than all workers together can serve.
     #[error(
-        "{partitions} partitions are over cap and served by nobody: every worker serves {cap} already; add workers or raise jetstream.subject_cap"
+        "{} over cap and served by nobody: every worker serves {cap} already; add workers or raise \
+         jetstream.subject_cap",
+        count(*partitions, "partition")
     )]
     OverCap {
         /// How many are left over.

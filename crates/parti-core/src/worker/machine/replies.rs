@@ -217,7 +217,7 @@ impl Worker {
             self.config.clone(),
             self.strategy.clone(),
             self.capacity,
-            term,
+            (term, self.election.revision()),
             me,
             &mut self.out,
         );
