@@ -261,7 +261,13 @@ impl Serving {
         if offset < self.done_next {
             return Placed::DoneBefore;
         }
-        let at = self.items.partition_point(|i| i.message.offset < offset);
+        // Nearly all of them come in order.
+        let last = self.items.back();
+        let at = if last.is_none_or(|last| last.message.offset < offset) {
+            self.items.len()
+        } else {
+            self.items.partition_point(|i| i.message.offset < offset)
+        };
         if let Some(item) = self.items.get_mut(at)
             && item.message.offset == offset
         {
