@@ -30,8 +30,9 @@ use crate::lane::{Opening, Progress};
 use crate::record::Begun;
 use crate::time::Time;
 
-/// The most messages of a run.
-const RUN: usize = 64;
+/// The most messages of a run: half of what a lane holds by default, so that the other half can be
+/// fetched meanwhile.
+const RUN: usize = 128;
 /// After a call that had to wait, so many messages run alone: the next ones will have to wait, too.
 const ALONE: u32 = 16;
 

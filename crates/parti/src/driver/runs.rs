@@ -9,6 +9,9 @@
 //! Short runs that begin together share a task, because starting one costs more than a quick call.
 //! None of them waits for another one's slow call: see [`super::queue`].
 
+#[cfg(test)]
+mod tests;
+
 use std::collections::{BTreeMap, VecDeque};
 use std::future::poll_fn;
 use std::pin::pin;
@@ -17,7 +20,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::task::Poll;
 use std::time::{Duration, SystemTime};
 
-use parti_core::ids::{PartitionId, WorkerId};
+use parti_core::ids::{Epoch, PartitionId, WorkerId};
 use parti_core::io::{self, HandlerResult, Ran, Run, Then};
 use parti_core::time::Time;
 use parti_core::worker::Event;
@@ -33,7 +36,7 @@ use crate::metrics::CallTimes;
 use crate::source::Record;
 
 /// Runs share a task while they have no more messages than this together.
-const SHARED: usize = 64;
+const SHARED: usize = 128;
 /// After a call that others would have had to wait for, so many bursts of runs share nothing.
 const APART: u32 = 64;
 /// What waits in a queue so long, behind a call that blocks its thread, is taken out of it.
@@ -169,6 +172,11 @@ struct Caller {
 }
 
 impl Caller {
+    /// Calls are slow: others had better not wait for them.
+    fn stay_apart(&self) {
+        self.apart.store(APART, Ordering::Relaxed);
+    }
+
     /// Makes all calls of a queue, as a task.
     fn spawn(self: &Arc<Self>, queue: Queue, worker: Option<WorkerId>, times: Option<CallTimes>) {
         let caller = self.clone();
@@ -196,8 +204,10 @@ impl Calls<'_> {
     async fn make_all(&self) {
         let began = self.caller.lease.now();
         while let Some(Queued { run, halted }) = self.queue.next() {
-            self.make(&run, &halted).await;
-            if self.caller.lease.now().since(began) >= run.within {
+            let within = run.within;
+            self.make(run, &halted).await;
+            if self.caller.lease.now().since(began) >= within {
+                self.caller.stay_apart();
                 self.part();
             }
         }
@@ -205,24 +215,24 @@ impl Calls<'_> {
     }
 
     /// Whatever is left in the queue goes on without it, each run as a task of its own; and what
-    /// is known by now is told.
-    fn part(&self) {
+    /// is known by now is told. How many runs that were.
+    fn part(&self) -> usize {
         let rest = self.queue.part();
-        if !rest.is_empty() {
-            self.caller.apart.store(APART, Ordering::Relaxed);
-        }
+        let count = rest.len();
         for queued in rest {
             let queue = Queue::new(VecDeque::from([queued]));
             let (worker, times) = (self.worker.clone(), self.times.clone());
             self.caller.spawn(queue, worker, times);
         }
         self.queue.tell(&self.caller.events);
+        count
     }
 
-    async fn make(&self, run: &Run, halted: &AtomicBool) {
+    async fn make(&self, mut run: Run, halted: &AtomicBool) {
         let lease = &self.caller.lease;
         let (began, received_at) = (lease.now(), SystemTime::now());
-        let Some(first) = run.messages.first() else {
+        let messages = std::mem::take(&mut run.messages);
+        let (Some(first), count) = (messages.first(), messages.len()) else {
             return;
         };
         // A copy of its own, as with the worker's name.
@@ -232,16 +242,16 @@ impl Calls<'_> {
             done: 0,
             then: Then::Ended,
         };
-        for (index, message) in run.messages.iter().enumerate() {
+        for (index, message) in messages.into_iter().enumerate() {
             let now = lease.now();
             let late = index > 0 && now.since(began) >= run.within;
             if late || !lease.is_alive_at(now) || halted.load(Ordering::Acquire) {
                 break;
             }
             let attempt = if index == 0 { run.attempt } else { 1 };
-            let message = self.message(&partition, run, attempt, message, received_at);
-            let last = index + 1 == run.messages.len();
-            let (result, waited) = self.call(run, message, last, &mut ran).await;
+            let message = self.message(&partition, run.epoch, attempt, message, received_at);
+            let last = index + 1 == count;
+            let (result, waited) = self.call(&run, message, last, &mut ran).await;
             match result {
                 HandlerResult::Done => ran.done += 1,
                 HandlerResult::Failed(error) => {
@@ -257,7 +267,7 @@ impl Calls<'_> {
                 break;
             }
         }
-        self.queue.note(handled(run, ran));
+        self.queue.note(handled(&run, ran));
     }
 
     /// One call, and whether it had to wait. If so, what is done is told first, and what was to
@@ -295,7 +305,9 @@ impl Calls<'_> {
                     self.queue.note(handled(run, done));
                     (ran.first, ran.done) = (offset, 0);
                 }
-                self.part();
+                if self.part() > 0 {
+                    self.caller.stay_apart();
+                }
                 call.await
             }
         };
@@ -313,16 +325,16 @@ impl Calls<'_> {
     fn message(
         &self,
         partition: &PartitionId,
-        run: &Run,
+        epoch: Epoch,
         attempt: u32,
-        message: &io::Message,
+        message: io::Message,
         received_at: SystemTime,
     ) -> Option<Message> {
         Some(Message {
-            record: message.body.get::<Record>()?,
             offset: message.offset,
+            record: message.body.take::<Record>()?,
             partition: partition.clone(),
-            epoch: run.epoch,
+            epoch,
             attempt,
             worker: self.worker.clone()?,
             received_at,
