@@ -6,8 +6,9 @@
 //
 // The handler is called for one message at a time of each partition, in order; partitions go on
 // side by side. What it returns from is done, and is committed in batches. When a partition is to
-// move, the message under way is finished and committed first. When the session is gone, it
-// registers again, and nothing old is committed.
+// move, the message under way is finished and committed first. Several instances of the service are
+// one url with commas: when one is gone, the session goes on at the next, after what is handled. When
+// the session is gone, it registers again, and nothing old is committed.
 
 /** The service did not do it. */
 export class PartiError extends Error {
@@ -46,13 +47,35 @@ async function* events(response) {
   }
 }
 
+/** The instances of a service, and which of them is asked. */
+class Service {
+  constructor(url) {
+    this.urls = url.split(",").map((one) => one.trim().replace(/\/+$/, ""));
+    this.at = 0;
+  }
+
+  get url() {
+    return this.urls[this.at];
+  }
+
+  /** This one is of no use: the next is asked from now on. */
+  moveOn(url) {
+    if (this.url === url) this.at = (this.at + 1) % this.urls.length;
+  }
+}
+
 const pause = (ms) => new Promise((resume) => setTimeout(resume, ms));
 
 /** One partition that is held: fetched, handled and committed on its own. */
 class Partition {
-  constructor(session, { partition, epoch, next_offset }) {
+  constructor(session, { partition, epoch, next_offset }, left) {
     Object.assign(this, { session, partition, epoch, next: next_offset });
     Object.assign(this, { done: null, committed: null });
+    // Epochs count owners: nobody else had it meanwhile. So it goes on after what is handled.
+    const alone = left && epoch === left.epoch + 1 && left.done !== null;
+    if (alone && left.done >= next_offset) {
+      Object.assign(this, { done: left.done, next: left.done + 1 });
+    }
     this.over = new AbortController();
     this.ended = this.run();
   }
@@ -63,7 +86,7 @@ class Partition {
       `${encodeURIComponent(this.partition)}/messages`;
     while (!this.over.signal.aborted) {
       try {
-        const asked = `${options.url}${path}?from=${this.next}&limit=100&wait_ms=5000`;
+        const asked = `${this.session.service.url}${path}?from=${this.next}&limit=100&wait_ms=5000`;
         const found = await request(asked, "GET", options.token, undefined, this.over.signal);
         for (const message of found.messages) {
           if (this.over.signal.aborted) return;
@@ -90,21 +113,28 @@ class Partition {
 }
 
 class Session {
-  constructor(options, handler) {
+  constructor(options, service, handler) {
     this.options = options;
+    this.service = service;
     this.handler = handler;
     this.tell = options.onEvent ?? (() => {});
     this.held = new Map();
+    this.left = new Map();
   }
 
   call(method, what, body) {
-    return request(this.path + what, method, this.token, body);
+    return request(this.service.url + this.path + what, method, this.token, body);
   }
 
   async run(signal) {
-    const { url, group, token, name = "node", metadata = {} } = this.options;
-    const sessions = `${url}/v1/groups/${encodeURIComponent(group)}/sessions`;
-    const opened = await request(sessions, "POST", token, { consumer: name, metadata });
+    const { group, token, name = "node", metadata = {} } = this.options;
+    const { url } = this.service;
+    const sessions = `/v1/groups/${encodeURIComponent(group)}/sessions`;
+    const about = { consumer: name, metadata };
+    const opened = await request(url + sessions, "POST", token, about).catch((error) => {
+      if (!(error instanceof PartiError)) this.service.moveOn(url);
+      throw error;
+    });
     this.path = `${sessions}/${encodeURIComponent(opened.session)}`;
     this.token = opened.token;
     this.tell("registered", { worker: opened.worker });
@@ -124,18 +154,22 @@ class Session {
   /** Reads the stream, and opens it again while the session lives. */
   async listen(ttl, signal) {
     while (!signal?.aborted) {
+      const { url } = this.service;
       try {
         const headers = { authorization: `Bearer ${this.token}` };
-        const response = await fetch(`${this.path}/events`, { headers, signal });
-        if (!response.ok) return;
+        const response = await fetch(`${url}${this.path}/events`, { headers, signal });
+        if ([401, 404, 410].includes(response.status)) return;
+        if (!response.ok) throw new PartiError(response.status);
         for await (const [event, data] of events(response)) {
           if (event === "end") return this.tell("end", data);
           await this.take(event, data);
         }
       } catch (error) {
         if (signal?.aborted) return;
+        // Wherever the stream is, the session is.
+        if (!(error instanceof PartiError)) this.service.moveOn(url);
       }
-      await pause(Math.min(ttl / 10, 1000));
+      await pause(Math.min(ttl / 10, 200));
     }
   }
 
@@ -149,7 +183,10 @@ class Session {
       }
     } else if (event === "assigned" && !same) {
       if (mine) this.drop(mine);
-      this.held.set(data.partition, new Partition(this, data));
+      const left = this.left.get(data.partition);
+      this.left.delete(data.partition);
+      await left?.ended;
+      this.held.set(data.partition, new Partition(this, data, left));
       this.tell(event, data);
     } else if (event === "revoke" && same) {
       this.tell(event, data);
@@ -162,6 +199,7 @@ class Session {
 
   drop(one) {
     if (this.held.get(one.partition) === one) this.held.delete(one.partition);
+    this.left.set(one.partition, one);
     one.over.abort();
   }
 
@@ -191,11 +229,12 @@ class Session {
 
 /** Consumes until the signal says stop. Options: url, group, topic, name, token, onEvent. */
 export async function consume(options, handler, signal) {
+  const service = new Service(options.url);
   let wait = 100;
   while (!signal?.aborted) {
     const began = Date.now();
     try {
-      await new Session(options, handler).run(signal);
+      await new Session(options, service, handler).run(signal);
     } catch (error) {
       const final = [400, 401, 403, 404, 409];
       if (error instanceof PartiError && final.includes(error.status)) throw error;

@@ -11,7 +11,11 @@ What it does, beside the loop:
     stream ──▶ assigned, revoke, lost ──▶ between two messages: begin, let go, drop
     fetchers ──▶ one long poll for each partition that is held ──▶ messages, in order
     done ──▶ commits in batches; all of it before a partition is let go of
+    instance gone ──▶ the stream is opened at the next one, where the session goes on: partitions
+                      come again under the next epoch, and go on after what is handled
     session gone (no sign of life for its TTL) ──▶ registers again; nothing old is committed
+
+Several instances of the service are one URL with commas: "http://a:7070,http://b:7070".
 
 A message that was handled may come again after a crash, from the last commit on. `message.epoch`
 is the fencing token for whatever you write elsewhere: it grows with every change of owner.
@@ -40,22 +44,37 @@ class PartiError(Exception):
         self.status, self.code, self.remedy = status, code, remedy
 
 
+def instance(url):
+    """How to connect to one instance."""
+    parts = urllib.parse.urlsplit(url.strip())
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise ValueError(f"{url!r} is no URL of a service")
+    secure = parts.scheme == "https"
+    kind = http.client.HTTPSConnection if secure else http.client.HTTPConnection
+    return lambda timeout: kind(parts.hostname, parts.port, timeout=timeout)
+
+
 class Client:
-    """Requests to one service. Every thread has a connection of its own."""
+    """Requests to one of a service's instances. Every thread has a connection of its own."""
 
     def __init__(self, url, token=None, timeout=60):
-        parts = urllib.parse.urlsplit(url)
-        if parts.scheme not in ("http", "https") or not parts.hostname:
-            raise ValueError(f"{url!r} is no URL of a service")
-        self._kind = (
-            http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
-        )
-        self._place = (parts.hostname, parts.port)
+        self._instances = [instance(one) for one in url.split(",")]
+        self._at = 0
         self._token, self._timeout = token, timeout
         self._own = threading.local()
 
+    @property
+    def at(self):
+        """Which instance is asked."""
+        return self._at
+
+    def move_on(self, at):
+        """That instance is of no use: the next one is asked from now on."""
+        if self._at == at:
+            self._at = (at + 1) % len(self._instances)
+
     def connect(self, timeout=None):
-        return self._kind(*self._place, timeout=timeout or self._timeout)
+        return self._instances[self._at](timeout or self._timeout)
 
     def headers(self, token=None):
         token = token or self._token
@@ -69,17 +88,19 @@ class Client:
             data = json.dumps(body)
             headers["content-type"] = "application/json"
         for again in (True, False):
-            connection = getattr(self._own, "connection", None)
-            fresh = connection is None
+            at = self._at
+            asked, connection = getattr(self._own, "connection", (None, None))
+            fresh = connection is None or asked != at
             if fresh:
-                connection = self._own.connection = self.connect()
+                connection = self.connect()
+                self._own.connection = (at, connection)
             try:
                 connection.request(method, path, data, headers)
                 response = connection.getresponse()
                 return answer(response.status, response.read())
             except (http.client.HTTPException, OSError):
                 connection.close()
-                self._own.connection = None
+                self._own.connection = (None, None)
                 if fresh or not again:
                     raise
         raise AssertionError("unreachable")
@@ -160,6 +181,7 @@ class Consumer:
         self.commit_every = commit_every
         self._on_event = on_event or (lambda event, data: None)
         self._held = {}
+        self._left = {}  # what was held last of a partition that is not held now
         self._events = collections.deque()
         self._messages = collections.deque()
         self._changed = threading.Condition()
@@ -191,7 +213,12 @@ class Consumer:
     def _register(self):
         body = {"consumer": self.name, "metadata": self.metadata}
         path = f"/v1/groups/{quote(self.group)}/sessions"
-        session = self.client.request("POST", path, body)
+        at = self.client.at
+        try:
+            session = self.client.request("POST", path, body)
+        except (OSError, http.client.HTTPException):
+            self.client.move_on(at)
+            raise
         session["path"] = f"{path}/{quote(session['session'])}"
         self._session = session
         self._on_event("registered", {"worker": session["worker"]})
@@ -207,6 +234,7 @@ class Consumer:
         """Reads the stream, and opens it again while the session lives."""
         patience = session["ttl_ms"] / 1000
         while not self._closed and session is self._session:
+            at = self.client.at
             try:
                 connection = self.client.connect(timeout=max(patience, 1))
                 headers = self.client.headers(session["token"])
@@ -221,8 +249,9 @@ class Consumer:
                     self._tell(session, "end", {"why": str(error)})
                     return
             except (OSError, http.client.HTTPException):
-                pass
-            time.sleep(min(patience / 10, 1))
+                # Wherever the stream is, the session is.
+                self.client.move_on(at)
+            time.sleep(min(patience / 10, 0.2))
 
     def _read(self, session, response):
         """True once the session has ended."""
@@ -311,6 +340,11 @@ class Consumer:
         if held:
             self._drop(held.partition)
         held = Held(data["partition"], data["epoch"], data["next_offset"])
+        left = self._left.pop(held.partition, None)
+        if left and left.done is not None and held.epoch == left.epoch + 1:
+            # Epochs count owners: nobody else had it meanwhile. So it goes on after what is handled.
+            if left.done >= held.next:
+                held.done, held.next = left.done, left.done + 1
         self._held[held.partition] = held
         threading.Thread(target=self._fetch, args=(held,), daemon=True).start()
 
@@ -331,6 +365,7 @@ class Consumer:
     def _drop(self, partition):
         held = self._held.pop(partition, None)
         if held:
+            self._left[partition] = held
             held.over.set()
 
     def _drop_all(self):
@@ -396,7 +431,7 @@ class Consumer:
         try:
             results = self._call("POST", "/commits", {"commits": commits})["results"]
         except PartiError as error:
-            if error.status in (401, 410, 429) or error.status >= 500:
+            if error.status in (401, 410, 421, 429) or error.status >= 500:
                 return  # the stream tells the end, or it is tried again with the next ones
             raise
         except (OSError, http.client.HTTPException):

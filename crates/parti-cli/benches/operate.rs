@@ -1,9 +1,10 @@
 //! How long it takes to look at a large group: `parti group describe` and `parti partition list` of
 //! 64 workers with 5,000 partitions, as a process of its own, on every store. And how long `parti
-//! worker drain` takes for 80 partitions under load.
+//! worker drain` takes for 80 partitions under load, and how long a scrape of the metrics of a worker
+//! that has 5,000 partitions, each with a series for its lag.
 //!
 //! ```text
-//! cargo bench -p parti-cli --bench operate [-- STORE | drain]
+//! cargo bench -p parti-cli --bench operate [-- STORE | drain | scrape]
 //! ```
 
 #[path = "../tests/common/mod.rs"]
@@ -13,6 +14,8 @@ mod scene;
 
 use std::collections::BTreeMap;
 
+use std::io::{Read as _, Write as _};
+use std::net::TcpStream;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -21,6 +24,7 @@ use parti_servers::{etcd, nats, postgres};
 const WORKERS: usize = 64;
 const PARTITIONS: usize = 5_000;
 const ROUNDS: usize = 7;
+const SCRAPES: usize = 50;
 
 fn main() {
     let only = std::env::args().skip(1).find(|word| !word.starts_with('-'));
@@ -28,7 +32,10 @@ fn main() {
     if wanted("drain") {
         drain();
     }
-    if only.as_deref() == Some("drain") {
+    if wanted("scrape") {
+        scrape();
+    }
+    if matches!(only.as_deref(), Some("drain" | "scrape")) {
         return;
     }
     let folder = tempfile::tempdir().expect("a folder");
@@ -75,6 +82,58 @@ fn times(folder: &Path, command: &[&str], url: &str, lines: usize) -> String {
     times.sort();
     let ms = |time: Duration| format!("{} ms", time.as_millis());
     format!("{} | {}", ms(times[ROUNDS / 2]), ms(times[ROUNDS - 1]))
+}
+
+/// One worker that serves everything and is scraped over HTTP, each time on a new connection.
+fn scrape() {
+    let mut group = common::Group::on("sqlite:group.db", common::CONFIG, PARTITIONS as u32);
+    group.produce(PARTITIONS as u64);
+    let most = PARTITIONS.to_string();
+    let (mut worker, address) = group.scraped(&["--metrics-partitions", &most]);
+    let series = |text: &str| text.matches("\nparti_partition_lag{").count();
+    let mut size = 0;
+    while size == 0 {
+        let text = metrics(&address);
+        if series(&text) >= PARTITIONS {
+            size = text.len();
+        } else {
+            std::thread::sleep(Duration::from_millis(500));
+        }
+    }
+    let mut times: Vec<Duration> = (0..SCRAPES)
+        .map(|_| {
+            let began = Instant::now();
+            let text = metrics(&address);
+            let took = began.elapsed();
+            assert!(
+                series(&text) >= PARTITIONS,
+                "every partition has its series"
+            );
+            took
+        })
+        .collect();
+    times.sort();
+    let ms = |time: Duration| time.as_secs_f64() * 1_000.0;
+    println!(
+        "scrape of {PARTITIONS} partitions' lags ({} kB), {SCRAPES} times: p50 {:.1} ms, longest \
+         {:.1} ms\n",
+        size / 1_000,
+        ms(times[SCRAPES / 2]),
+        ms(times[SCRAPES - 1])
+    );
+    worker.kill().expect("it runs");
+    worker.wait().expect("ended");
+}
+
+/// What a scraper gets.
+fn metrics(address: &str) -> String {
+    let mut stream = TcpStream::connect(address).expect("it answers");
+    let ask = format!("GET /metrics HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n");
+    stream.write_all(ask.as_bytes()).expect("sent");
+    let mut text = String::new();
+    stream.read_to_string(&mut text).expect("answered");
+    assert!(text.starts_with("HTTP/1.1 200 "), "{text}");
+    text
 }
 
 /// Three workers with 80 partitions each, 2,000 messages a second; one is drained, and gets its share

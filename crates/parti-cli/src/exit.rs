@@ -112,7 +112,7 @@ impl From<operate::Error> for Failure {
             operate::Error::Store(error) => error.into(),
             operate::Error::NoGroup(_) => Self::usage(error),
             operate::Error::Refused(_) => Self::refused(error),
-            operate::Error::Unfinished(_) => Self::failed(error),
+            operate::Error::Overtaken(_) | operate::Error::Unfinished(_) => Self::failed(error),
         }
     }
 }

@@ -26,7 +26,7 @@ pub struct GroupFlags {
     #[arg(long, value_name = "URL")]
     pub store: String,
     /// The group's name
-    #[arg(long)]
+    #[arg(long, value_parser = group)]
     pub group: String,
 }
 
@@ -110,6 +110,17 @@ pub fn user() -> String {
 /// A flag's duration.
 pub fn duration(text: &str) -> Result<Duration, String> {
     parse_duration(text).map_err(|why| format!("it {why}; give one such as 500ms, 30s or 1h30m"))
+}
+
+/// A flag's group.
+pub fn group(text: &str) -> Result<String, String> {
+    match text.len() {
+        1..=codec::MAX_NAME => Ok(text.to_owned()),
+        bytes => Err(format!(
+            "a group's name has from 1 to {} bytes, this one has {bytes}",
+            codec::MAX_NAME
+        )),
+    }
 }
 
 /// A flag's partition id.

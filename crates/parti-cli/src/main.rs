@@ -65,6 +65,9 @@ enum Command {
     /// Look at the partitions of a group
     #[command(subcommand)]
     Partition(commands::partition::Command),
+    /// Look at what operators asked for
+    #[command(subcommand)]
+    Request(commands::request::Command),
     /// Look at checkpoints, move them, take them elsewhere
     #[command(subcommand)]
     Checkpoint(commands::checkpoint::Command),
@@ -98,6 +101,7 @@ fn main() -> ExitCode {
             Command::Group(command) => commands::group::run(command).await,
             Command::Worker(command) => commands::worker::run(command).await,
             Command::Partition(command) => commands::partition::run(command).await,
+            Command::Request(command) => commands::request::run(command).await,
             Command::Checkpoint(command) => commands::checkpoint::run(command).await,
             Command::Plan(args) => commands::plan::run(args).await,
             Command::Serve(args) => commands::serve::run(args).await,
@@ -113,7 +117,7 @@ fn main() -> ExitCode {
     match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
-            eprintln!("parti: {}", failure.line);
+            eprintln!("parti: {}", show::plain(&failure.line));
             ExitCode::from(failure.code)
         }
     }

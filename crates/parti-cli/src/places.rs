@@ -34,6 +34,19 @@ pub async fn source(url: &str) -> Result<Source, Failure> {
     }
 }
 
+/// The source that a URL names, to look at: a folder that is not there is told apart from one
+/// without topics.
+pub async fn existing_source(url: &str) -> Result<Source, Failure> {
+    let source = source(url).await?;
+    match &source {
+        Source::Log(log) if !log.is_there().await? => Err(Failure::usage(format!(
+            "--source {url}: there is no such folder; give the one that `parti topic create` or \
+             `parti produce` made"
+        ))),
+        _ => Ok(source),
+    }
+}
+
 impl Source {
     /// The topic of a log; what a stream is asked for has no topic.
     pub fn log(self, what: &str) -> Result<Log, Failure> {
@@ -69,7 +82,7 @@ pub async fn opened(flags: &SourceFlags) -> Result<Option<Opened>, Failure> {
     let Some(url) = &flags.source else {
         return Ok(None);
     };
-    Ok(Some(match source(url).await? {
+    Ok(Some(match existing_source(url).await? {
         Source::Log(log) => Opened::Topic(log.topic(&flags.topic).await?),
         Source::JetStream(url) => {
             let url = with_subject(url, flags.subject.as_deref());
@@ -119,14 +132,48 @@ impl Opened {
     }
 }
 
-/// The store that a URL names.
+/// The store that a URL names, for work that begins: a file is made if there is none.
 pub async fn store(url: &str) -> Result<Arc<dyn Store>, Failure> {
+    check_store(url)?;
     Ok(store::open(url).await?)
+}
+
+/// The store that a URL names, to look at or to operate: no file is made, so that a mistyped name
+/// is told apart from a store without groups.
+pub async fn existing(url: &str) -> Result<Arc<dyn Store>, Failure> {
+    check_store(url)?;
+    store::open_existing(url).await?.ok_or_else(|| {
+        Failure::usage(format!(
+            "--store {url}: there is no such file; give the one that the workers have (the first \
+             `parti consume` makes it)"
+        ))
+    })
+}
+
+fn check_store(url: &str) -> Result<(), Failure> {
+    store::check_url(url).map_err(|error| match error {
+        store::Error::Rejected { why } => Failure::usage(format!("--store: {why}")),
+        other => other.into(),
+    })
 }
 
 /// The records of the group that the flags name, whether there is one or not.
 pub async fn records(flags: &GroupFlags) -> Result<GroupStore, Failure> {
-    Ok(GroupStore::new(store(&flags.store).await?, &flags.group)?)
+    Ok(GroupStore::new(
+        existing(&flags.store).await?,
+        &flags.group,
+    )?)
+}
+
+/// The same, for records that may be the first of their store; a dry run makes no file for them.
+pub async fn first_records(flags: &GroupFlags, dry_run: bool) -> Result<GroupStore, Failure> {
+    check_store(&flags.store)?;
+    let found = match dry_run {
+        true => store::open_existing(&flags.store).await?,
+        false => Some(store::open(&flags.store).await?),
+    };
+    let store = found.unwrap_or_else(|| Arc::new(store::Memory::new()));
+    Ok(GroupStore::new(store, &flags.group)?)
 }
 
 /// The group that the flags name.

@@ -3,6 +3,7 @@
 use clap::ValueEnum;
 use jiff::Timestamp;
 use parti::core::config::show_duration;
+use parti::core::text;
 use serde::Serialize;
 
 use crate::exit::Failure;
@@ -75,12 +76,26 @@ pub fn age(ms: u64) -> String {
     }
 }
 
+/// Text that somebody else wrote, for a terminal: whatever would steer it is written out.
+pub fn plain(text: &str) -> String {
+    let steers = |c: char| c.is_control() && c != '\n';
+    if !text.contains(steers) {
+        return text.to_owned();
+    }
+    let mut shown = String::with_capacity(text.len() + 8);
+    for c in text.chars() {
+        if steers(c) {
+            shown.extend(c.escape_default());
+        } else {
+            shown.push(c);
+        }
+    }
+    shown
+}
+
 /// A count with its word: `1 worker`, `2 workers`.
 pub fn count(number: usize, word: &str) -> String {
-    match number {
-        1 => format!("1 {word}"),
-        _ => format!("{number} {word}s"),
-    }
+    text::count(number as u64, word)
 }
 
 #[cfg(test)]
@@ -103,6 +118,11 @@ mod tests {
         ] {
             assert_eq!(age(ms), text, "{ms}");
         }
+    }
+
+    #[test]
+    fn what_would_steer_a_terminal_is_written_out() {
+        assert_eq!(plain("a\u{1b}[2Jb\tc\nd é"), "a\\u{1b}[2Jb\\tc\nd é");
     }
 
     #[test]

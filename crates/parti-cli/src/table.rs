@@ -5,6 +5,8 @@ use std::fmt;
 
 use anstyle::{AnsiColor, Style};
 
+use crate::show::plain;
+
 /// Columns of text.
 pub struct Table {
     headings: Vec<String>,
@@ -35,7 +37,7 @@ impl Cell {
 
     fn coloured(text: impl ToString, colour: AnsiColor) -> Self {
         Self {
-            text: text.to_string(),
+            text: plain(&text.to_string()),
             style: Style::new().fg_color(Some(colour.into())),
         }
     }
@@ -44,7 +46,7 @@ impl Cell {
 impl<T: ToString> From<T> for Cell {
     fn from(text: T) -> Self {
         Self {
-            text: text.to_string(),
+            text: plain(&text.to_string()),
             style: Style::new(),
         }
     }

@@ -1,18 +1,25 @@
 //! A group as tables.
 
 use parti::core::record::SessionStatus;
-use parti::inspect::{Group, PartitionView, WorkerView};
+use parti::core::text::few;
+use parti::inspect::{Group, PartitionView, Progress, WorkerView};
 
-use crate::show::{age, count, now_ms, time, word};
+use crate::show::{age, count, now_ms, plain, time, word};
 use crate::table::{Cell, Table, or_dash};
 
 /// A beat that is older than this is worth a look, whatever the group's TTL is.
 const OLD_BEAT_MS: u64 = 15_000;
 
+/// So many workers are named; the rest is counted.
+const NAMED: usize = 5;
+
 /// What a group is, in a few lines.
 pub fn head(group: &Group) -> String {
-    let mut lines = format!("group         {}\n", group.name);
-    let mut line = |name: &str, text: String| lines.push_str(&format!("{name:<12}  {text}\n"));
+    let mut lines = String::new();
+    let mut line = |name: &str, text: String| {
+        lines.push_str(&format!("{name:<12}  {}\n", plain(&text)));
+    };
+    line("group", group.name.clone());
     if group.closed {
         line("state", group.coordination.clone());
     } else {
@@ -37,7 +44,47 @@ pub fn head(group: &Group) -> String {
         );
         line("strategy", plan.fingerprint.strategy.clone());
     }
+    if let Some(text) = stranded(group) {
+        line("attention", text);
+    }
     lines
+}
+
+/// Why nothing is served, if all that live are drained: what, and how to mend it.
+pub fn stranded(group: &Group) -> Option<String> {
+    let stranded = group.stranded()?;
+    let first = stranded.workers.first()?;
+    let have = if stranded.partitions == 1 {
+        "has"
+    } else {
+        "have"
+    };
+    let living = few(&stranded.workers, NAMED);
+    Some(format!(
+        "{} {have} no owner, because all living workers are drained ({living}): `parti worker \
+         undrain {first}`",
+        count(stranded.partitions, "partition")
+    ))
+}
+
+/// What operators asked for and is not carried out yet.
+pub fn requests(group: &Group) -> Table {
+    let mut table = Table::new(["REQUEST", "BY", "ASKED", "FOR", "STATE", "WHY"]);
+    let now = now_ms();
+    for request in &group.requests {
+        table.row([
+            request.text.clone().into(),
+            request.by.clone().into(),
+            time(request.asked_ms).into(),
+            age(now.saturating_sub(request.asked_ms)).into(),
+            match request.progress {
+                Progress::Waiting => Cell::odd("waits for a leader"),
+                Progress::UnderWay => "under way".into(),
+            },
+            request.why.clone().into(),
+        ]);
+    }
+    table
 }
 
 /// How many of everything.
@@ -61,7 +108,7 @@ pub fn totals(group: &Group) -> String {
     if paused > 0 {
         text.push_str(&format!(", {paused} paused"));
     }
-    let unserved = group.plan.as_ref().map_or(0, |plan| plan.unserved.len());
+    let unserved = group.partitions.iter().filter(|p| p.is_idle()).count();
     if unserved > 0 {
         text.push_str(&format!(", {unserved} unserved"));
     }
@@ -211,7 +258,8 @@ pub fn partition_note(partition: &PartitionView) -> String {
     if let (Some(first), Some(next)) = (partition.first, partition.next_offset)
         && next < first
     {
-        notes.push(format!("{} messages were removed unread", first.0 - next.0));
+        let removed = parti::core::text::count(first.0 - next.0, "message");
+        notes.push(format!("{removed} removed unread"));
     }
     if let (Some(end), Some(next)) = (partition.end, partition.next_offset)
         && partition.lag == Some(0)
@@ -258,6 +306,13 @@ pub fn partition(partition: &PartitionView) -> String {
         line("note", note);
     }
     lines
+}
+
+/// What is wrong with the group as a whole, for a table of only a part of it.
+pub fn warn_stranded(group: &Group) {
+    if let Some(text) = stranded(group) {
+        eprintln!("{text}");
+    }
 }
 
 /// Records that cannot be read, as a warning.

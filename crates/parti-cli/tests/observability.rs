@@ -1,9 +1,7 @@
 //! The alerts and dashboards in `ops/`, in a real Prometheus that scrapes real workers.
 
 use std::collections::BTreeSet;
-use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
 use parti_servers::prometheus::promtool;
@@ -75,25 +73,6 @@ fn queries() -> BTreeSet<String> {
     all
 }
 
-/// A worker whose metrics can be scraped, and where.
-fn scraped(group: &Group) -> (Child, String) {
-    let mut worker = group
-        .consumer()
-        .args(["--metrics", "0"])
-        .stdout(Stdio::null())
-        .stderr(Stdio::piped())
-        .spawn()
-        .expect("runs");
-    let mut stderr = BufReader::new(worker.stderr.take().expect("piped")).lines();
-    let address = stderr.by_ref().map_while(Result::ok).find_map(|line| {
-        let rest = line.strip_prefix("metrics: http://")?;
-        rest.strip_suffix("/metrics").map(str::to_owned)
-    });
-    // Whoever does not read on would stop a worker that has much to say.
-    std::thread::spawn(move || stderr.map_while(Result::ok).for_each(drop));
-    (worker, address.expect("it says where"))
-}
-
 #[test]
 fn every_query_of_every_panel_and_rule_returns_data() {
     let nats = nats::Server::start();
@@ -101,8 +80,8 @@ fn every_query_of_every_panel_and_rule_returns_data() {
     let source = format!("jetstream://{}/S", nats.address());
     let mut group = Group::with(&store, &["--source", &source], CONFIG, &[], 12);
     group.produce(100);
-    let (mut first, one) = scraped(&group);
-    let (mut second, two) = scraped(&group);
+    let (mut first, one) = group.scraped(&[]);
+    let (mut second, two) = group.scraped(&[]);
     let rules = ops("prometheus/parti.rules.yml");
     let rules = rules.canonicalize().expect("there");
     let prometheus = prometheus::Server::start(&[one, two], &rules);

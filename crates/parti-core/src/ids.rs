@@ -107,3 +107,8 @@ number_type! {
     /// Marks one write, so that its writer knows it again when its fate was open.
     Nonce
 }
+
+/// What a consumer that is elsewhere shows to have its session hosted: the hash of a secret that only
+/// it has. Two sessions with one badge are one consumer's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Badge(pub u128);

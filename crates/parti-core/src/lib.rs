@@ -52,6 +52,7 @@
 //!     source: SourceKind::Log,
 //!     stream: 1,
 //!     preferred: None,
+//!     belongs: Default::default(),
 //!     agent: Agent::Store,
 //!     seed: 42,
 //! });
@@ -86,5 +87,6 @@ pub mod record;
 pub mod rng;
 pub mod session;
 pub mod strategy;
+pub mod text;
 pub mod time;
 pub mod worker;

@@ -50,6 +50,8 @@ mod registry {
         IgnoreEviction,
         /// A partition is taken from an owner whose session is not known to be over.
         SeizeWithoutEvidence,
+        /// A session that lives is taken over without the badge that it was made with.
+        AnyBadge,
         /// A partition is taken while the own lease has lapsed.
         TakeWithoutLease,
         /// A take whose fate is open counts as failed, and is forgotten.
@@ -141,6 +143,8 @@ mod registry {
         EvictAtOnce,
         /// An eviction is called done before the session is over.
         EvictDoneTooSoon,
+        /// A new leader tells that workers joined which were there before it.
+        FoundToldAsJoined,
         /// A worker that is told to stop waits for a leader, though the whole group stops.
         StopWaitsForNobody,
         /// Time is read from the wall clock, which jumps.

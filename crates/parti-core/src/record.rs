@@ -24,7 +24,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use crate::ids::{
-    Epoch, Incarnation, Nonce, Offset, PartitionId, Revision, Term, Version, WorkerId,
+    Badge, Epoch, Incarnation, Nonce, Offset, PartitionId, Revision, Term, Version, WorkerId,
 };
 
 /// Any record. Shared, because the same value travels through watches, replies and snapshots.
@@ -111,6 +111,9 @@ pub struct WorkerRecord {
     /// ends a silent session leaves it as it is. 0 in a claim, and by workers before this field.
     #[serde(default)]
     pub renewed_at: u64,
+    /// Of a session that is hosted for a consumer elsewhere: what lets it go on at another host.
+    #[serde(default, skip_serializing_if = "Option::is_none", with = "wire::badge")]
+    pub badge: Option<Badge>,
     /// The writer's mark.
     #[serde(with = "wire::hex_nonce")]
     pub nonce: Nonce,
@@ -371,6 +374,9 @@ impl RequestRecord {
             Outcome::Refused { why: reason } => {
                 format!("{by} asked to {what}{why}: refused, {reason}")
             }
+            Outcome::Overtaken { by: other } => {
+                format!("{by} asked to {what}{why}: not done, {other}")
+            }
             Outcome::Done => format!("{by} asked to {what}{why}: done"),
             Outcome::Open | Outcome::Accepted => format!("{by} asked to {what}{why}: under way"),
         }
@@ -481,6 +487,18 @@ pub enum Outcome {
         /// Why not.
         why: String,
     },
+    /// Something else came between, and there is nothing left to carry out.
+    Overtaken {
+        /// What.
+        by: String,
+    },
+}
+
+impl Outcome {
+    /// Whether nothing more becomes of the request.
+    pub fn is_final(&self) -> bool {
+        !matches!(self, Outcome::Open | Outcome::Accepted)
+    }
 }
 
 /// One line of the group's history, for people.

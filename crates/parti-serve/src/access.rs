@@ -9,6 +9,7 @@
 use std::fmt;
 
 use axum::http::{HeaderMap, HeaderName, header};
+use parti::core::ids::Badge;
 use serde::Serialize;
 use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
@@ -47,6 +48,15 @@ impl Hashed {
     /// The hash of a secret.
     pub fn of(secret: &[u8]) -> Self {
         Self(Sha256::digest(secret).into())
+    }
+
+    /// What a session's record says of its consumer: half of the hash.
+    pub fn badge(&self) -> Badge {
+        let (half, _) = self.0.split_at(16);
+        Badge(
+            half.iter()
+                .fold(0, |badge, byte| badge << 8 | u128::from(*byte)),
+        )
     }
 
     /// Whether this is the secret; takes as long whether it is or not.

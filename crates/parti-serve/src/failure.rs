@@ -88,7 +88,18 @@ impl Failure {
         )
     }
 
-    /// The session is over, or of another instance.
+    /// Another instance may have the session.
+    pub fn not_here() -> Self {
+        Self::new(
+            StatusCode::MISDIRECTED_REQUEST,
+            "not_here",
+            "this instance does not hold that session",
+            "send this to the instance that has the session's stream, or open the stream here: it \
+             goes on here then",
+        )
+    }
+
+    /// The session is over.
     pub fn session_gone(why: impl ToString) -> Self {
         Self::new(
             StatusCode::GONE,
@@ -183,6 +194,7 @@ impl From<operate::Error> for Failure {
             operate::Error::Store(error) => error.into(),
             operate::Error::NoGroup(_) => no_group(error),
             operate::Error::Refused(_) => Self::conflict(error, "do first what it says"),
+            operate::Error::Overtaken(_) => Self::conflict(error, "look at the group again"),
             operate::Error::Unfinished(_) => Self::unavailable(error),
         }
     }

@@ -11,7 +11,7 @@ mod wishes;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use parti_core::ids::{Epoch, Incarnation, Offset, PartitionId, Revision, Term, WorkerId};
+use parti_core::ids::{Badge, Epoch, Incarnation, Offset, PartitionId, Revision, Term, WorkerId};
 use parti_core::io::{HandlerResult, Job, SourceKind, Stored};
 use parti_core::key::Key;
 use parti_core::record::{PartitionRecord, Record, SessionStatus, WorkerRecord};
@@ -112,6 +112,8 @@ pub struct SessionFacts {
     pub renewal_sent: Time,
     /// When its last accepted renewal was accepted.
     pub renewed: Micros,
+    /// What the consumer that it is hosted for shows.
+    pub badge: Option<Badge>,
     /// When it was over, and how.
     pub over: Option<(Micros, SessionStatus)>,
 }
@@ -469,6 +471,7 @@ impl Facts {
                     self.partitions[partition].advance(now);
                 }
             }
+            Seen::Deserted { proc } => self.procs[proc].ends.push(self.now),
             Seen::Crashed { proc } => {
                 self.end(proc, Life::Crashed(self.now));
                 self.procs[proc].ends.push(self.now);
@@ -607,12 +610,14 @@ impl Facts {
         let incarnation = record.incarnation_at(revision);
         if record.incarnation.is_none() && !record.status.is_over() {
             self.membership_changed = now;
-            // Whoever had the id before, and was silent for a lease, has lost it.
+            // Whoever had the id before, and was silent for a lease, has lost it; so has the host of
+            // a consumer that goes on elsewhere.
             let lease = self.setup.shortest(self.setup.ttl());
             for known in &mut self.procs {
                 for earlier in &mut known.sessions {
                     let silent = now - earlier.renewed >= lease;
-                    if earlier.id == *id && earlier.over.is_none() && silent {
+                    let moved = record.badge.is_some() && record.badge == earlier.badge;
+                    if earlier.id == *id && earlier.over.is_none() && (silent || moved) {
                         earlier.over = Some((now, SessionStatus::Evicted));
                         known.ends.push(now);
                     }
@@ -623,6 +628,7 @@ impl Facts {
                 incarnation,
                 renewal_sent: sent_local,
                 renewed: now,
+                badge: record.badge,
                 over: None,
             });
             return;

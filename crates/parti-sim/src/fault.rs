@@ -62,6 +62,15 @@ pub enum Fault {
         /// Whose id.
         machine: usize,
     },
+    /// A consumer whose session is hosted goes on at a host on a spare machine.
+    Rehost {
+        /// Whose session.
+        machine: usize,
+        /// The old host is still there; else it dies.
+        host_lives: bool,
+        /// Somebody else tries it, without the badge.
+        stolen: bool,
+    },
     /// Crashes someone right before or after a write of a kind is accepted.
     CrashAtWrite {
         /// Who.
@@ -300,7 +309,7 @@ impl WriteKind {
 }
 
 /// Names of the kinds of faults, in the order of [`Fault::kind`].
-pub const KINDS: [&str; 30] = [
+pub const KINDS: [&str; 31] = [
     "crash",
     "pause",
     "suspend",
@@ -331,6 +340,7 @@ pub const KINDS: [&str; 30] = [
     "list change",
     "stop all",
     "ask",
+    "rehost",
 ];
 
 impl Fault {
@@ -367,6 +377,7 @@ impl Fault {
             Fault::ListChange { .. } => 27,
             Fault::StopAll { .. } => 28,
             Fault::Ask { .. } => 29,
+            Fault::Rehost { .. } => 30,
         }
     }
 

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use parti_core::ids::WorkerId;
 use parti_core::leader::election::Agent;
+use parti_core::session::Belonging;
 use parti_core::strategy::Strategy;
 use parti_core::time::Time;
 use parti_core::worker::{Action, Event, Options, Worker};
@@ -22,6 +23,7 @@ impl Machine {
         strategy: Arc<dyn Strategy>,
         stream: u64,
         preferred: Option<u64>,
+        belongs: Belonging,
         seed: u64,
     ) -> Self {
         let worker = Worker::new(Options {
@@ -30,6 +32,7 @@ impl Machine {
             source: setup.source,
             stream,
             preferred,
+            belongs,
             agent: Agent::Store,
             seed,
         });

@@ -36,6 +36,7 @@ pub fn of(setup: &Setup) -> Vec<Timed> {
     faults.extend(stop_of_all(setup));
     faults.extend(requests(setup));
     faults.extend(evictions(setup));
+    faults.extend(moves_of_consumers(setup));
     faults.sort_by_key(|timed| timed.at);
     faults
 }
@@ -113,6 +114,24 @@ fn evictions(setup: &Setup) -> Vec<Timed> {
         Timed { at, fault }
     };
     (0..3).map(one).collect()
+}
+
+/// Consumers whose sessions are hosted go from host to host.
+fn moves_of_consumers(setup: &Setup) -> Vec<Timed> {
+    if !setup.hosted() {
+        return Vec::new();
+    }
+    let mut rng = Rng::new(setup.seed ^ 0x7061_7274_6921_0009);
+    let one = |_| {
+        let fault = Fault::Rehost {
+            machine: rng.below(setup.machines.len() as u64) as usize,
+            host_lives: rng.chance(0.5),
+            stolen: rng.chance(0.2),
+        };
+        let at = rng.between(3 * SECOND, FAULTS_UNTIL);
+        Timed { at, fault }
+    };
+    (0..6).map(one).collect()
 }
 
 struct Draw<'a> {

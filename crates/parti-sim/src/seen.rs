@@ -47,6 +47,11 @@ pub enum Seen<'a> {
         /// On which machine.
         machine: usize,
     },
+    /// The consumer whose session a process hosts has left it: nothing more is handled there.
+    Deserted {
+        /// Which process.
+        proc: Proc,
+    },
     /// The store accepted a write.
     Wrote {
         /// Who sent it.

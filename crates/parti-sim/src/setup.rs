@@ -212,6 +212,14 @@ impl Setup {
         }
     }
 
+    /// Whether the sessions of this run are hosted for consumers that may go from host to host.
+    pub fn hosted(&self) -> bool {
+        let fits = matches!(self.class, Class::Mixed | Class::Handoff)
+            && self.source == SourceKind::Log
+            && self.traffic.killers == 0;
+        fits && Rng::new(self.seed ^ 0x7061_7274_6921_000a).chance(0.4)
+    }
+
     /// The main facts in one line.
     pub fn summary(&self) -> String {
         let config = &self.config;

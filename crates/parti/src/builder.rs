@@ -14,6 +14,7 @@ use parti_core::config::{Config, Coordination};
 use parti_core::io::SourceKind;
 use parti_core::leader::election::Agent;
 use parti_core::problem::{Problem, Problems};
+use parti_core::session::Belonging;
 use parti_core::strategy::{self, Strategy};
 use parti_core::worker::Options;
 use tokio::sync::watch;
@@ -41,6 +42,7 @@ pub struct Builder<C> {
     pub(crate) config: Config,
     strategy: Option<Arc<dyn Strategy>>,
     preferred: Option<u64>,
+    pub(crate) belongs: Belonging,
     observers: Vec<Arc<dyn Observer>>,
     hooks: Vec<Arc<dyn Hooks>>,
     agent: Option<Arc<dyn ElectionAgent>>,
@@ -92,6 +94,7 @@ impl<C> Builder<C> {
             config: Config::default(),
             strategy: None,
             preferred: None,
+            belongs: Belonging::Own,
             observers: Vec::new(),
             hooks: Vec::new(),
             agent: None,
@@ -222,6 +225,7 @@ impl<C> Builder<C> {
                 source: kind,
                 stream: consumption.stream,
                 preferred: self.preferred,
+                belongs: self.belongs,
                 agent: match self.agent {
                     Some(_) => Agent::External { elected: false },
                     None => Agent::Store,

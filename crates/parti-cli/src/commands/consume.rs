@@ -7,6 +7,7 @@ use std::sync::Arc;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use clap::ValueEnum;
+use parti::core::text::count;
 use parti::metrics::Endpoint;
 use parti::source::JetStream;
 use parti::{
@@ -44,7 +45,7 @@ pub struct Args {
     #[arg(long, value_name = "URL")]
     source: String,
     /// The group's name
-    #[arg(long)]
+    #[arg(long, value_parser = flags::group)]
     group: String,
     /// The topic of a log
     #[arg(long, default_value = "messages")]
@@ -292,7 +293,8 @@ async fn partitions(
     let count = match (args.partitions, made_with) {
         (Some(asked), Some((has, name))) if asked != has => {
             return Err(Failure::usage(format!(
-                "--partitions {asked}: {name} has {has} partitions, for good; leave the flag out"
+                "--partitions {asked}: {name} has {}, for good; leave the flag out",
+                count(has, "partition")
             )));
         }
         (Some(count), _) | (None, Some((count, _))) => count,

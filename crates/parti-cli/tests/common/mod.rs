@@ -156,6 +156,26 @@ impl Group {
         command
     }
 
+    /// A further worker whose metrics can be scraped, and where.
+    pub fn scraped(&self, flags: &[&str]) -> (Child, String) {
+        let mut worker = self
+            .consumer()
+            .args(["--metrics", "0"])
+            .args(flags)
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("runs");
+        let mut stderr = BufReader::new(worker.stderr.take().expect("piped")).lines();
+        let address = stderr.by_ref().map_while(Result::ok).find_map(|line| {
+            let rest = line.strip_prefix("metrics: http://")?;
+            rest.strip_suffix("/metrics").map(str::to_owned)
+        });
+        // Whoever does not read on would stop a worker that has much to say.
+        std::thread::spawn(move || stderr.map_while(Result::ok).for_each(drop));
+        (worker, address.expect("it says where"))
+    }
+
     /// The group as `parti status` shows it, once there is one.
     pub fn status(&self) -> Option<Value> {
         let status = parti(self.folder.path())

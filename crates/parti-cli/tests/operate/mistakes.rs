@@ -72,9 +72,23 @@ async fn bad_requests_are_refused_with_the_reason() {
     refused(
         folder,
         &[&["group", "list", "--store", "redis://h"]],
-        4,
+        2,
         "does not start with",
     );
+    refused(
+        folder,
+        &[&["group", "describe", "--group", ""], &STORE],
+        2,
+        "a group's name has from 1 to",
+    );
+    refused(
+        folder,
+        &[&["group", "describe", "--group", "a\u{1b}[2Jb"], &STORE],
+        2,
+        "--group a\\u{1b}[2Jb: ",
+    );
+    let bogus = ["consume", "--store", "bogus:", "--group", "g"];
+    refused(folder, &[&bogus, &LOG], 2, "does not start with");
     refused(folder, &[&["group", "describe"], &STORE], 2, "--group");
 
     let known = "does not know it; it has 0, 1, 2, 3";
@@ -162,7 +176,7 @@ async fn bad_requests_are_refused_with_the_reason() {
     refused(folder, &[&reset, &["--all"], &BILLING, &small], 2, none);
 
     let served = "partition 0 is being served by worker-0; pause it or stop its worker, or give \
-                  --force to fence it; nothing was changed (1 more are refused)";
+                  --force to fence it; nothing was changed (1 more refused)";
     refused(
         folder,
         &[
@@ -173,6 +187,45 @@ async fn bad_requests_are_refused_with_the_reason() {
         4,
         served,
     );
+}
+
+#[test]
+fn a_mistyped_store_is_not_made() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let folder = folder.path();
+    let typo = ["--store", "sqlite:gruop.db", "--group", "billing"];
+    for command in [
+        &["status"][..],
+        &["group", "describe"],
+        &["group", "history"],
+        &["group", "delete"],
+        &["group", "rebalance"],
+        &["worker", "list"],
+        &["worker", "drain", "worker-0"],
+        &["worker", "evict", "worker-0"],
+        &["partition", "list"],
+        &["partition", "pause", "0"],
+        &["request", "list"],
+        &["checkpoint", "list"],
+        &["checkpoint", "set", "-p", "0", "--next", "1"],
+        &["plan"],
+    ] {
+        let said = "--store sqlite:gruop.db: there is no such file";
+        refused(folder, &[command, &typo], 2, said);
+    }
+    let list = ["group", "list", "--store", "sqlite:gruop.db"];
+    refused(folder, &[&list], 2, "there is no such file");
+    let doctor = parti(folder, &["doctor", "--store", "sqlite:gruop.db"], "");
+    assert_eq!(doctor.code, Some(1), "{}", doctor.out);
+    assert!(
+        doctor.out.contains("there is no such file"),
+        "{}",
+        doctor.out
+    );
+    let topic = ["topic", "describe", "--source", "log:dtaa", "--topic", "t"];
+    refused(folder, &[&topic], 2, "log:dtaa: there is no such folder");
+    let left = std::fs::read_dir(folder).expect("a folder").count();
+    assert_eq!(left, 0, "nothing was made");
 }
 
 #[test]
@@ -193,10 +246,13 @@ fn the_doctor_goes_on_after_what_fails() {
     for (line, start) in told.out.lines().skip(1).zip([
         "fail  settings  bad.yaml: 1 problem, the first: heartbeat_ttl: \"soon\" is no duration",
         "fail  store     the store is not available: nats://127.0.0.1:1/parti cannot be reached",
-        "fail  source    there is no topic \"t\" (there are none yet)",
+        "fail  source    --source log:log: there is no such folder",
     ]) {
         assert!(line.starts_with(start), "{}", told.out);
     }
+    let url = format!("sqlite:{}", folder.join("group.db").display());
+    let runtime = tokio::runtime::Runtime::new().expect("threads");
+    runtime.block_on(billing(&url));
     let nobody = ["doctor", "--store", "sqlite:group.db", "--group", "nobody"];
     let told = parti(folder, &nobody, "");
     assert_eq!(told.code, Some(1), "{}", told.out);

@@ -236,3 +236,21 @@ fn nobody_is_asked_where_nobody_is() {
     };
     desk.refused(&["partition", "pause", "0"], 4, "has no workers that could");
 }
+
+/// Nobody is left who could end the session of a worker that was killed.
+#[test]
+fn the_dead_are_evicted_though_nobody_is_left_without_a_leader() {
+    let mut desk = Desk::new("sqlite:group.db", &leaderless());
+    for worker in 0..2 {
+        desk.group.signal(worker, Signal::KILL);
+    }
+    desk.group.produce(6);
+    let evict = ["worker", "evict", "worker-1", "--silence", "3s"];
+    let evicted = desk.done(&evict);
+    assert_eq!(evicted["workers"][1]["status"], "evicted", "{evicted}");
+    assert_eq!(evicted["workers"][0]["status"], "live", "{evicted}");
+    desk.done(&evict);
+    // Whoever comes takes over from both, as soon as the other one was silent for long enough.
+    desk.group.consume();
+    desk.group.drained();
+}

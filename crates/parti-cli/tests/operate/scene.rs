@@ -218,6 +218,7 @@ pub fn session(name: &str, status: SessionStatus, ready: &[&str]) -> (Key, Recor
         partitions: 0,
         heeds: Revision(0),
         renewed_at: 0,
+        badge: None,
         nonce: Nonce(1),
     };
     (

@@ -1,10 +1,16 @@
 //! Tables to the letter.
 
 use std::path::Path;
+use std::sync::Arc;
 
+use parti::core::ids::{Incarnation, Nonce, WorkerId};
+use parti::core::key::Key;
+use parti::core::record::{
+    Outcome, OverridesRecord, Record, Request, RequestRecord, SessionStatus,
+};
 use serde_json::Value;
 
-use super::scene::{billing, parti, said};
+use super::scene::{Desk, billing, checkpoint, group_record, parti, said, session};
 
 const STORE: &str = "sqlite:group.db";
 const GROUP: [&str; 4] = ["--store", STORE, "--group", "billing"];
@@ -55,7 +61,7 @@ coordination  leader
 leader        worker-0, term 3
 plan          version 8, rebalancing (stable): worker-1 joined
 strategy      consistent_hash(virtual_nodes=150)
-totals        2 workers, 4 partitions, 3 owned, 1 moving
+totals        2 workers, 4 partitions, 3 owned, 2 unserved, 1 moving
 
 WORKER    STATUS   LAST BEAT  PARTITIONS  PREPARING  NOTE
 worker-0  live     -                   2          0  leads
@@ -74,6 +80,128 @@ MOVING  FROM      TO        STAGE
     assert!(yaml.starts_with("- worker: worker-0\n"), "{yaml}");
     let live = of_group(folder, &["worker", "list"], &[]);
     assert!(live.contains("worker-2"), "it still owns something: {live}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn requests_under_way() {
+    let folder = stage().await;
+    let folder = folder.path();
+    let none = of_group(folder, &["request", "list"], &[]);
+    assert_eq!(none, "REQUEST  BY  ASKED  FOR  STATE  WHY\n");
+    asked(folder, "worker-1", Outcome::Accepted).await;
+    asked(folder, "worker-0", Outcome::Open).await;
+    let list = of_group(folder, &["request", "list"], &[]);
+    let table = "\
+REQUEST         BY     ASKED                     FOR  STATE               WHY
+drain worker-1  alice  2023-11-14T22:13:20.000Z  #d   under way           new kernel
+drain worker-0  alice  2023-11-14T22:13:20.000Z  #d   waits for a leader  new kernel
+";
+    assert_eq!(without_age(&list), table, "{list}");
+    let described = of_group(folder, &["group", "describe"], &[]);
+    let described = without_age(&described);
+    assert!(described.contains(&format!("\n\n{table}")), "{described}");
+    let described = of_group(folder, &["group", "describe"], &["-o", "json"]);
+    let described: Value = serde_json::from_str(&described).expect("JSON");
+    let first = &described["requests"][0];
+    assert_eq!(first["request"]["kind"], "drain");
+    assert_eq!(first["progress"], "under_way");
+    assert_eq!(described["requests"][1]["progress"], "waiting");
+}
+
+/// The age of requests that were made in 2023 grows, and its column with it.
+fn without_age(text: &str) -> String {
+    let line = |line: &str| {
+        let words: Vec<&str> = line.split("  ").collect();
+        let days = |word: &&str| {
+            let digits = word.strip_suffix('d');
+            digits.is_some_and(|digits| digits.len() > 2 && digits.parse::<u64>().is_ok())
+        };
+        match words.iter().find(|word| days(word)) {
+            Some(age) => line.replace(*age, "#d "),
+            None => line.replace("FOR    ", "FOR  "),
+        }
+    };
+    text.lines()
+        .map(|text| format!("{}\n", line(text)))
+        .collect()
+}
+
+async fn asked(folder: &Path, worker: &str, outcome: Outcome) {
+    let url = format!("sqlite:{}", folder.join("group.db").display());
+    let record = RequestRecord {
+        request: Request::Drain {
+            worker: WorkerId::new(worker),
+        },
+        by: "alice".into(),
+        why: "new kernel".into(),
+        at: 1_700_000_000_000,
+        outcome,
+        nonce: Nonce(1),
+    };
+    let key = Key::Request(worker.into());
+    let record = Record::Request(Arc::new(record));
+    Desk::open(&url, "billing")
+        .await
+        .put(vec![(key, record)])
+        .await;
+}
+
+/// Whoever lives is drained: nothing is served, and everybody who looks is told why.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_group_that_is_drained_out() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let folder = folder.path();
+    let url = format!("sqlite:{}", folder.join("group.db").display());
+    let desk = Desk::open(&url, "billing").await;
+    let live = session("worker-1", SessionStatus::Live, &[]);
+    let dead = session("worker-0", SessionStatus::Evicted, &[]);
+    let lives = desk.put(vec![live, dead]).await;
+    let mut overrides = OverridesRecord::default();
+    overrides.drain(&WorkerId::new("worker-1"), Incarnation(lives[0].0));
+    let mut records = vec![
+        group_record(1),
+        (Key::Overrides, Record::Overrides(Arc::new(overrides))),
+    ];
+    let dead = Some(("worker-0", Incarnation(lives[1].0)));
+    records.extend((0..12).map(|n| checkpoint(&n.to_string(), dead, 1, None)));
+    desk.put(records).await;
+    let why = "12 partitions have no owner, because all living workers are drained (worker-1): \
+               `parti worker undrain worker-1`";
+    for command in [&["group", "describe"][..], &["status"]] {
+        let said = of_group(folder, command, &[]);
+        assert!(said.contains(&format!("attention     {why}\n")), "{said}");
+    }
+    let listed = parti(folder, &[&["partition", "list"], &GROUP[..]].concat(), "");
+    assert_eq!(listed.err, format!("{why}\n"));
+    let noted = listed
+        .out
+        .matches("all living workers are drained: undrain one");
+    assert_eq!(noted.count(), 12, "{}", listed.out);
+    let doctor = parti(folder, &[&["doctor"], &GROUP[..]].concat(), "");
+    assert_eq!(doctor.code, Some(1), "{}", doctor.out);
+    let line = format!("fail  partitions     {why}\n");
+    assert!(doctor.out.contains(&line), "{}", doctor.out);
+    let described = of_group(folder, &["group", "describe"], &["-o", "json"]);
+    let described: Value = serde_json::from_str(&described).expect("JSON");
+    assert_eq!(described["stranded"]["partitions"], 12);
+}
+
+/// The doctor names a few, and counts the rest.
+#[tokio::test(flavor = "multi_thread")]
+async fn many_without_an_owner_are_counted() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let folder = folder.path();
+    let url = format!("sqlite:{}", folder.join("group.db").display());
+    let desk = Desk::open(&url, "billing").await;
+    let mut records = vec![
+        group_record(1),
+        session("worker-1", SessionStatus::Live, &[]),
+    ];
+    records.extend((0..12).map(|n| checkpoint(&n.to_string(), None, 1, None)));
+    desk.put(records).await;
+    let doctor = parti(folder, &[&["doctor"], &GROUP[..]].concat(), "");
+    let said = "12 of 12 partitions have no owner: 0, 1, 2, 3, 4 and 7 more";
+    assert!(doctor.out.contains(said), "{}", doctor.out);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -306,12 +306,7 @@ impl Clerk {
 
     /// Requests whose outcome has been there for long enough: all but the newest.
     fn surplus(&self) -> Vec<(Arc<str>, Known, Option<Outcome>)> {
-        let is_over = |known: &Known| {
-            matches!(
-                known.record.outcome,
-                Outcome::Done | Outcome::Refused { .. }
-            )
-        };
+        let is_over = |known: &Known| known.record.outcome.is_final();
         let mut over: Vec<_> = self
             .requests
             .iter()

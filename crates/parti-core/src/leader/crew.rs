@@ -31,6 +31,17 @@ impl Standing {
     }
 }
 
+/// Why a worker gets a share with the next window.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Owed {
+    /// It came.
+    Joined,
+    /// An operator has ended its drain.
+    Undrained,
+    /// It was here before this leader, or moves to it came to nothing.
+    PutOff,
+}
+
 /// One worker.
 #[derive(Debug)]
 pub(super) struct Desk {
@@ -50,7 +61,7 @@ pub(super) struct Desk {
     /// It was degraded when last looked at.
     pub was_degraded: bool,
     /// A share was meant for it and could not be given yet.
-    pub owed: bool,
+    pub owed: Option<Owed>,
     /// Its last life is over, and its mark may still be needed by a taker.
     pub evidence: bool,
     /// It was told by this version to let go of partitions that left the list.
@@ -75,7 +86,7 @@ impl Desk {
             failures: 0,
             suspended_until: None,
             was_degraded: false,
-            owed: false,
+            owed: None,
             evidence: false,
             dropping: None,
             kept_marks: Vec::new(),

@@ -142,6 +142,11 @@ impl Election {
         matches!(&self.known, Known::At(_, record) if record.holder.is_some())
     }
 
+    /// The revision of the record that is known; zero if none is.
+    pub fn revision(&self) -> Revision {
+        self.known.revision().unwrap_or(Revision(0))
+    }
+
     /// Whether nobody leads, as far as this worker knows: nobody holds the record, or nobody can,
     /// or whoever does has been silent for the TTL.
     pub fn is_vacant(&self, now: Time, silence: &Silence) -> bool {

@@ -9,10 +9,12 @@
 //! ```
 
 use super::crew::Standing;
+use super::occasion;
 use super::planner::{Member, Planner};
 use super::slots::{Reason, Seat, Slot};
 use super::windows::{self, Span, Window};
 use crate::record::{EventKind, Lifecycle, SessionStatus};
+use crate::text::count;
 use crate::time::Time;
 use crate::worker::Cause;
 
@@ -21,6 +23,8 @@ use crate::worker::Cause;
 enum Change {
     /// It is new, or back after its partitions were given away.
     Joined,
+    /// It was there before this leader, and serves nothing.
+    Found,
     /// It is back in a new life, and what it served is still its own.
     CameBack,
     /// It asks to be relieved.
@@ -88,15 +92,23 @@ impl Planner {
                 if desk.dropping.take().is_some() {
                     desk.kept_marks.extend(desk.standing.life());
                 }
-                (desk.owed, desk.failures, desk.suspended_until) = (false, 0, None);
+                (desk.owed, desk.failures, desk.suspended_until) = (None, 0, None);
             }
             let (next, change) = follow(was, desk.member.as_ref(), serves[seat]);
             desk.standing = next;
+            let change = match (change, next.life()) {
+                (Some(Change::Joined), Some(life))
+                    if life.0 <= self.elected.0 && !crate::planted!(FoundToldAsJoined) =>
+                {
+                    Some(Change::Found)
+                }
+                (change, _) => change,
+            };
             let Some(change) = change else { continue };
             changes.push((seat, change));
             match change {
                 Change::Leaves | Change::Evicted => {}
-                Change::Joined | Change::CameBack => desk.suspended_until = None,
+                Change::Joined | Change::Found | Change::CameBack => desk.suspended_until = None,
                 Change::Left | Change::Vanished => desk.dropping = None,
                 Change::Lost => {
                     // It may still own what left the list, and nobody will take that soon.
@@ -109,7 +121,7 @@ impl Planner {
                 }
             }
             if desk.alive().is_none() {
-                (desk.owed, desk.failures, desk.suspended_until) = (false, 0, None);
+                (desk.owed, desk.failures, desk.suspended_until) = (None, 0, None);
             }
         }
         if changes.is_empty() {
@@ -121,7 +133,6 @@ impl Planner {
         self.detect_restart(now);
         let evicted = changes.iter().filter(|(_, c)| *c == Change::Evicted);
         self.reassess_slots(&evicted.map(|(seat, _)| *seat).collect::<Vec<_>>());
-        self.due.fill = true;
         self.due.relieve |= self.crew.anyone_sheds();
         self.due.balance = true;
     }
@@ -131,6 +142,8 @@ impl Planner {
         for &(seat, change) in changes {
             let id = self.crew[seat].id.clone();
             let what = match change {
+                // It never left: the line of the takeover names it.
+                Change::Found => continue,
                 Change::Joined => "joined",
                 Change::CameBack => "is back, and keeps what it served",
                 Change::Leaves => "leaves",
@@ -140,13 +153,14 @@ impl Planner {
                 Change::Vanished => "is gone again",
             };
             let kind = match change {
-                Change::Joined | Change::CameBack => EventKind::Join,
+                Change::Joined | Change::Found | Change::CameBack => EventKind::Join,
                 Change::Leaves | Change::Left => EventKind::Leave,
                 Change::Lost | Change::Vanished => EventKind::Crash,
                 Change::Evicted => EventKind::Request,
             };
             self.history(kind, format!("{id} {what}"));
         }
+        self.due.fill.again();
         if self.window.is_cold_start() || self.lifecycle == Lifecycle::ColdStart {
             return;
         }
@@ -159,13 +173,10 @@ impl Planner {
             (Change::Leaves, Cause::Leave, "leaving"),
             (Change::Joined, Cause::Join, "joined"),
         ] {
-            if let Some(&(first, _)) = of(change).next() {
-                let (id, others) = (&self.crew[first].id, of(change).count() - 1);
-                self.cause = cause;
-                self.reason = match others {
-                    0 => format!("{id} {what}"),
-                    _ => format!("{id} and {others} more {what}"),
-                };
+            if of(change).next().is_some() {
+                let ids = of(change).map(|(seat, _)| &self.crew[*seat].id);
+                self.reason = occasion::of_workers(ids, what);
+                self.due.fill.want(cause, self.reason.clone());
                 return;
             }
         }
@@ -185,10 +196,11 @@ impl Planner {
         let lost = self.losses.len();
         self.lifecycle = Lifecycle::ColdStart;
         self.window = Window::ColdStart(Span::at(now));
-        self.reason = format!("restart: {lost} of {planned} workers lost, waiting for them");
+        let planned = count(planned as u64, "worker");
+        self.reason = format!("restart: {lost} of {planned} lost, waiting for them");
         self.history(
             EventKind::Plan,
-            format!("restart detected: {lost} of {planned} workers lost"),
+            format!("restart detected: {lost} of {planned} lost"),
         );
     }
 

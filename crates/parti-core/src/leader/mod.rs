@@ -22,6 +22,7 @@ pub mod election;
 mod election_tests;
 mod membership;
 pub mod moves;
+mod occasion;
 pub mod orders;
 mod overrides;
 pub mod planner;
@@ -53,6 +54,7 @@ use crate::partition::{self, Partition};
 use crate::record::{AssignmentRecord, Moves, PlanRecord, Ready, Record, SessionStatus};
 use crate::session::silence::Silence;
 use crate::strategy::Strategy;
+use crate::text::few;
 use crate::time::Time;
 use crate::worker::numbers::PlanNumbers;
 use crate::worker::outbox::{Outbox, Purpose};
@@ -90,6 +92,8 @@ pub struct Leader {
     config: Arc<Config>,
     strategy: Arc<dyn Strategy>,
     capacity: Option<u32>,
+    /// Lives up to this one were there before it led.
+    elected: Revision,
     stage: Stage,
     reaper: Reaper,
     publisher: Publisher,
@@ -103,7 +107,7 @@ impl Leader {
         config: Arc<Config>,
         strategy: Arc<dyn Strategy>,
         capacity: Option<u32>,
-        term: Term,
+        (term, elected): (Term, Revision),
         me: WorkerId,
         out: &mut Outbox,
     ) -> Self {
@@ -120,6 +124,12 @@ impl Leader {
             config,
             strategy,
             capacity,
+            // The first leader of a group tells who came to it.
+            elected: if term == Term(1) {
+                Revision(0)
+            } else {
+                elected
+            },
             stage: Stage::Recovering {
                 assignments: None,
                 plan: None,
@@ -249,7 +259,7 @@ impl Leader {
                         Decision::History(kind, line) => out.tell(kind, line),
                     }
                 }
-                tell_moved(&moved, planner.reason(), out);
+                tell_moved(&moved, out);
                 // A planner that is due again at once has decided all it can for now.
                 *wake_at = planner.next_deadline().max(now + Duration::from_millis(1));
             }
@@ -373,6 +383,7 @@ impl Leader {
         let recovered = Recovered {
             plan,
             assignments: recovered,
+            elected: self.elected,
         };
         let mut planner = Planner::new(
             &self.config,
@@ -455,38 +466,34 @@ impl Leader {
     }
 }
 
-/// One line for all moves that ended together, which names the first few.
-fn tell_moved(moved: &[Handoff], reason: &str, out: &mut Outbox) {
-    let longest = |of: fn(&Handoff) -> Duration| {
-        let longest = moved.iter().map(of).max().unwrap_or_default();
-        u64::try_from(longest.as_millis()).unwrap_or(u64::MAX)
-    };
-    let moves = Moves {
-        count: moved.len() as u64,
-        reason: reason.to_owned(),
-        took_ms: longest(|handoff| handoff.took),
-        pause_ms: longest(|handoff| handoff.pause),
-    };
-    if moved.is_empty() {
-        return;
+/// For each reason one line about all its moves that ended together, which names the first few.
+fn tell_moved(moved: &[Handoff], out: &mut Outbox) {
+    let mut by_reason: BTreeMap<&str, Vec<&Handoff>> = BTreeMap::new();
+    for handoff in moved {
+        by_reason.entry(&handoff.reason).or_default().push(handoff);
     }
-    let named = moved.iter().take(MOVES_NAMED);
-    let named: Vec<String> = named
-        .map(|handoff| {
+    for (reason, moved) in by_reason {
+        let longest = |of: fn(&Handoff) -> Duration| {
+            let longest = moved.iter().map(|handoff| of(handoff)).max();
+            u64::try_from(longest.unwrap_or_default().as_millis()).unwrap_or(u64::MAX)
+        };
+        let moves = Moves {
+            count: moved.len() as u64,
+            reason: reason.to_owned(),
+            took_ms: longest(|handoff| handoff.took),
+            pause_ms: longest(|handoff| handoff.pause),
+        };
+        let named = moved.iter().map(|handoff| {
             let (partition, from, to) = (&handoff.partition, &handoff.from, &handoff.to);
             format!("{partition} from {from} to {to}")
-        })
-        .collect();
-    let more = match moved.len().saturating_sub(MOVES_NAMED) {
-        0 => String::new(),
-        more => format!(" and {more} more"),
-    };
-    let (took, pause) = (moves.took_ms, moves.pause_ms);
-    let line = format!(
-        "{reason}: moved {}{more} in {took} ms, of which nobody served for up to {pause} ms",
-        named.join(", ")
-    );
-    out.tell_moves(line, moves);
+        });
+        let (took, pause) = (moves.took_ms, moves.pause_ms);
+        let line = format!(
+            "{reason}: moved {} in {took} ms, of which nobody served for up to {pause} ms",
+            few(named, MOVES_NAMED)
+        );
+        out.tell_moves(line, moves);
+    }
 }
 
 /// The sessions as the planner sees them: what they say about other terms does not count, and who

@@ -1,14 +1,17 @@
 //! Moves under way: each is judged by the rules of `slots.rs`, and its slot follows.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
+use super::crew::Owed;
 use super::planner::{Decision, Phase, Planner};
 use super::slots::{self, Blame, Move, Reason, Slot, Verdict};
 use super::windows;
 use crate::ids::{PartitionId, Version, WorkerId};
 use crate::partition::Partition;
 use crate::record::{EventKind, Lifecycle};
+use crate::text::count;
 use crate::time::Time;
 use crate::worker::{Report, Trouble};
 
@@ -25,6 +28,8 @@ pub struct Handoff {
     pub took: Duration,
     /// From the order to let go until the new owner said that it has it.
     pub pause: Duration,
+    /// Why it began.
+    pub reason: Arc<str>,
 }
 
 impl Handoff {
@@ -43,7 +48,7 @@ impl Handoff {
 /// A handoff whose new owner was told to serve.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Granted {
-    mv: Move,
+    pub mv: Move,
     /// When the owner was told to let go, or was found dead.
     revoked: Time,
     /// The version that tells the new owner.
@@ -53,7 +58,7 @@ pub(super) struct Granted {
 impl Planner {
     /// Handoffs end when the new owner says that it has all it was told to serve, or is gone.
     pub(super) fn end_handoffs(&mut self, now: Time) {
-        let (crew, notes) = (&self.crew, &mut self.notes);
+        let (crew, reasons, notes) = (&self.crew, &self.reasons, &mut self.notes);
         self.granted.retain(|partition, granted| {
             let to = &crew[granted.mv.to];
             let Some(member) = to.alive().filter(|m| m.incarnation == granted.mv.to_life) else {
@@ -67,6 +72,7 @@ impl Planner {
                     to: to.id.clone(),
                     took: now.since(granted.mv.began),
                     pause: now.since(granted.revoked),
+                    reason: reasons.text(granted.mv.why),
                 }));
             }
             waits
@@ -135,7 +141,9 @@ impl Planner {
                         *late.entry(mv.to).or_default() += 1;
                     }
                     let desk = &mut self.crew[mv.to];
-                    desk.owed |= desk.is_staying();
+                    if desk.is_staying() {
+                        desk.owed.get_or_insert(Owed::PutOff);
+                    }
                     self.due.relieve |= self.crew[mv.from].is_shedding();
                 }
                 Verdict::Orphan => {
@@ -146,7 +154,7 @@ impl Planner {
                     } else {
                         Reason::OwnerGone
                     });
-                    self.due.fill = true;
+                    self.due.fill.again();
                     self.due.emergency = true;
                 }
             }
@@ -157,7 +165,7 @@ impl Planner {
         if ended {
             self.touched = true;
             // The end of a move makes room: what was over the cap may fit now.
-            self.due.fill = true;
+            self.due.fill.again();
             self.due.balance = true;
             if given {
                 let emergency = self.phase.is_some_and(|phase| phase.emergency);
@@ -167,8 +175,8 @@ impl Planner {
                 });
             }
             self.moving.retain(|&i| self.slots[i].moving().is_some());
-            if std::mem::take(&mut self.deferred) {
-                self.due.full = true;
+            if let Some(why) = self.deferred.take() {
+                self.due.full.want_all(why);
             }
         }
     }
@@ -183,7 +191,10 @@ impl Planner {
         let id = desk.id.clone();
         self.history(
             EventKind::Handoff,
-            format!("{id} did not get ready in time: {moves} moves rolled back"),
+            format!(
+                "{id} did not get ready in time: {} rolled back",
+                count(moves as u64, "move")
+            ),
         );
     }
 }

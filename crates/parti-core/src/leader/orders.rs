@@ -11,6 +11,7 @@ use super::slots::{Reason, Seat, Slot};
 use crate::ids::{Nonce, PartitionId, Version, WorkerId};
 use crate::partition::Partition;
 use crate::record::{AssignmentRecord, Fingerprint, PlanRecord, PlanState};
+use crate::text;
 use crate::worker::Trouble;
 
 /// How many unserved partitions the plan names; the count of all is in its reason.
@@ -171,6 +172,7 @@ impl Planner {
             };
             unserved.count += 1;
             unserved.over_cap += usize::from(*reason == Reason::OverCap);
+            unserved.all_drained += usize::from(*reason == Reason::AllDrained);
             if unserved.examples.len() < UNSERVED_EXAMPLES {
                 unserved
                     .examples
@@ -236,13 +238,20 @@ impl Planner {
         let Unserved {
             count, over_cap, ..
         } = self.unserved;
+        let partitions = |number: usize| text::count(number as u64, "partition");
         match (over_cap, count) {
             (0, 0) => self.reason.clone(),
-            (0, _) => format!("{}; {count} partitions unserved", self.reason),
+            (0, _) if self.unserved.all_drained > 0 => format!(
+                "{}; {} unserved: all living workers are drained, undrain one",
+                self.reason,
+                partitions(count)
+            ),
+            (0, _) => format!("{}; {} unserved", self.reason, partitions(count)),
             _ => format!(
-                "{}; {count} partitions unserved, {over_cap} of them over cap: add workers or raise \
+                "{}; {} unserved, {over_cap} of them over cap: add workers or raise \
                  jetstream.subject_cap",
-                self.reason
+                self.reason,
+                partitions(count)
             ),
         }
     }

@@ -9,7 +9,7 @@
 
 use std::sync::Arc;
 
-use super::crew::Standing;
+use super::crew::{Owed, Standing};
 use super::planner::{Dropped, Phase, Planner};
 use super::requests::Sight;
 use super::sessions::Evictions;
@@ -17,8 +17,12 @@ use super::slots::{Reason, Seat, Slot};
 use crate::ids::{Incarnation, PartitionId, Version, WorkerId};
 use crate::partition::Partition;
 use crate::record::{EventKind, OverridesRecord};
+use crate::text::count;
 use crate::time::Time;
 use crate::worker::Cause;
+
+/// Why a partition moves to where it is pinned.
+const PINNED: &str = "pinned by an operator";
 
 impl Planner {
     /// What operators decided, as it is now.
@@ -46,9 +50,8 @@ impl Planner {
 
     /// Everybody gets a share now, whatever threshold and cooldown say.
     pub fn rebalance(&mut self, now: Time) {
-        self.due.full = true;
         self.reason = "an operator asked for it".into();
-        self.cause = Cause::Operator;
+        self.due.full.want(Cause::Operator, self.reason.clone());
         self.news = Some(now);
     }
 
@@ -66,10 +69,15 @@ impl Planner {
                 continue;
             }
             // Who serves again gets its share with the next window.
-            desk.owed = was && desk.is_staying();
-            let does = if was { "serves again" } else { "is drained" };
-            self.reason = format!("{} {does}", desk.id);
-            self.cause = Cause::Operator;
+            desk.owed = (was && desk.is_staying()).then_some(Owed::Undrained);
+            let id = &desk.id;
+            if was {
+                self.reason = format!("{id} undrained");
+                // What nobody serves does not wait for the window.
+                self.due.fill.want(Cause::Operator, self.reason.clone());
+            } else {
+                self.reason = format!("{id} drained");
+            }
             self.due.relieve = true;
             self.due.balance = true;
             self.touched = true;
@@ -106,9 +114,11 @@ impl Planner {
         self.moving.remove(&i);
         self.touched = true;
         // The end of a move makes room.
-        self.due.fill = true;
+        self.due.fill.again();
         self.due.balance = true;
-        self.due.full |= std::mem::take(&mut self.deferred);
+        if let Some(why) = self.deferred.take() {
+            self.due.full.want_all(why);
+        }
     }
 
     /// The partition goes back to who may still hold it, else to anybody.
@@ -122,7 +132,8 @@ impl Planner {
             self.tell_again(held.seat);
         }
         self.touched = true;
-        self.due.fill = true;
+        let resumed = format!("partition {id} is resumed");
+        self.due.fill.want(Cause::Operator, resumed);
         self.due.balance = true;
     }
 
@@ -166,6 +177,7 @@ impl Planner {
         let overrides = self.overrides.clone();
         let mut loads = None;
         let mut moves = 0;
+        let why = self.enter_reason(PINNED);
         for pin in &overrides.pinned {
             let place = list.binary_search_by(|partition| partition.id.cmp(&pin.partition));
             let (Ok(i), Some(seat)) = (place, self.pinned_to(&pin.partition)) else {
@@ -196,7 +208,8 @@ impl Planner {
                 continue;
             }
             let mut now_carried = loads.take().unwrap_or_else(|| self.loads(list));
-            moves += usize::from(self.begin_move(now, i, from, seat, &mut now_carried, weight));
+            let (carried, route) = (&mut now_carried, (from, seat, why));
+            moves += u64::from(self.begin_move(now, i, route, carried, weight));
             loads = Some(now_carried);
         }
         if moves > 0 {
@@ -205,13 +218,9 @@ impl Planner {
                 emergency,
                 version: self.coming(),
             });
-            self.reason = "pinned by an operator".into();
-            self.cause = Cause::Operator;
-            let plural = if moves == 1 { "" } else { "s" };
-            self.history(
-                EventKind::Plan,
-                format!("pinned by an operator: {moves} move{plural} begun"),
-            );
+            self.reason = PINNED.into();
+            let begun = format!("{PINNED}: {} begun", count(moves, "move"));
+            self.history(EventKind::Plan, begun);
         }
     }
 }

@@ -21,18 +21,20 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use super::crew::{Crew, Standing};
+use super::crew::{Crew, Owed, Standing};
 use super::moves::{Granted, Handoff};
+use super::occasion::{self, Occasions, Reasons, Wish};
 use super::slots::{self, Reason, Seat, Slot};
 use super::windows::{self, Window};
 use crate::config::Config;
-use crate::ids::{Incarnation, PartitionId, Term, Version, WorkerId};
+use crate::ids::{Incarnation, PartitionId, Revision, Term, Version, WorkerId};
 use crate::partition::{self, Partition};
 use crate::record::{
     AssignmentRecord, Blocked, EventKind, Lifecycle, OverridesRecord, PlanRecord, Ready,
     SessionStatus,
 };
 use crate::strategy::Strategy;
+use crate::text::count;
 use crate::time::Time;
 use crate::worker::numbers::PlanNumbers;
 use crate::worker::{Cause, Trouble};
@@ -64,6 +66,8 @@ pub struct Recovered {
     pub plan: Option<PlanRecord>,
     /// What it told the workers.
     pub assignments: BTreeMap<WorkerId, AssignmentRecord>,
+    /// When it was replaced: lives up to this one were there before.
+    pub elected: Revision,
 }
 
 /// What the leader wants done.
@@ -94,14 +98,14 @@ pub enum Decision {
 }
 
 /// What should be done as soon as it may.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Due {
     /// Partitions without an owner need one.
-    pub fill: bool,
+    pub fill: Wish,
     /// A leaving worker's partitions need another.
     pub relieve: bool,
     /// Everybody gets a share.
-    pub full: bool,
+    pub full: Wish,
     /// Balance may have suffered.
     pub balance: bool,
     /// Owners were lost: whatever is filled is an emergency.
@@ -154,10 +158,10 @@ pub struct Planner {
     pub(super) due: Due,
     pub(super) phase: Option<Phase>,
     /// A move did not fit under the cap; tried again once others are done.
-    pub(super) deferred: bool,
+    pub(super) deferred: Option<Occasions>,
     /// The last full plan wanted something else with moves that could not be stopped any more:
     /// what it gave away is not made up for yet, so it is asked again once they are done.
-    pub(super) overtaken: bool,
+    pub(super) overtaken: Option<Occasions>,
     pub(super) last_plan: Option<Time>,
     /// Added to a running group, and not taken yet.
     pub(super) added: BTreeSet<PartitionId>,
@@ -171,8 +175,12 @@ pub struct Planner {
     pub(super) pausing: BTreeSet<PartitionId>,
     /// Per worker, what it should let go of because it stands in somebody's way.
     pub(super) hints: BTreeMap<Seat, BTreeSet<PartitionId>>,
+    /// What happened or was planned last.
     pub(super) reason: String,
-    pub(super) cause: Cause,
+    /// Of the moves under way.
+    pub(super) reasons: Reasons,
+    /// Lives up to this one were there before this leader.
+    pub(super) elected: Revision,
     /// Handoffs whose new owner was told, and has not said yet that it has the partition.
     pub(super) granted: BTreeMap<PartitionId, Granted>,
     pub(super) list_hash: u64,
@@ -193,6 +201,7 @@ pub struct Planner {
 pub(super) struct Unserved {
     pub count: usize,
     pub over_cap: usize,
+    pub all_drained: usize,
     /// The first few, with the reason.
     pub examples: Vec<(PartitionId, String)>,
 }
@@ -213,6 +222,7 @@ impl Planner {
             term,
             me,
             capacity: None,
+            elected: recovered.elected,
             recovered: Some(recovered),
             crew: Crew::default(),
             partitions: None,
@@ -225,8 +235,8 @@ impl Planner {
             losses: Vec::new(),
             due: Due::default(),
             phase: None,
-            deferred: false,
-            overtaken: false,
+            deferred: None,
+            overtaken: None,
             last_plan: None,
             added: BTreeSet::new(),
             dropped: BTreeMap::new(),
@@ -235,7 +245,7 @@ impl Planner {
             pausing: BTreeSet::new(),
             hints: BTreeMap::new(),
             reason: String::new(),
-            cause: Cause::ColdStart,
+            reasons: Reasons::default(),
             granted: BTreeMap::new(),
             list_hash: 0,
             unserved: Unserved::default(),
@@ -441,11 +451,6 @@ impl Planner {
         self.touched = true;
     }
 
-    /// Why the group is as it is.
-    pub(super) fn reason(&self) -> &str {
-        &self.reason
-    }
-
     pub(super) fn history(&mut self, kind: EventKind, line: String) {
         self.notes.push(Decision::History(kind, line));
     }
@@ -459,8 +464,12 @@ impl Planner {
         if self.lifecycle == Lifecycle::ColdStart {
             self.window = Window::ColdStart(span);
             self.reason = "cold start: waiting for workers".into();
-            self.cause = Cause::ColdStart;
-        } else if self.crew.joined() > 0 || self.crew.iter().any(|d| d.owed && !d.is_held_back()) {
+        } else if self.crew.joined() > 0
+            || self
+                .crew
+                .iter()
+                .any(|d| d.owed.is_some() && !d.is_held_back())
+        {
             self.window = Window::PlannedScale(span);
         }
     }
@@ -470,25 +479,46 @@ impl Planner {
         if !self.window.is_open() || self.crew.present() == 0 || self.window_ends() > now {
             return;
         }
-        let mut shares = self.window.is_cold_start();
-        for desk in self.crew.iter_mut() {
+        let mut shares: Vec<(Owed, WorkerId)> = Vec::new();
+        for seat in self.crew.by_id().collect::<Vec<_>>() {
+            let desk = &mut self.crew[seat];
             if let Standing::Joined(life) = desk.standing {
                 desk.standing = Standing::Planned(life);
-                desk.owed = true;
+                desk.owed = Some(if life.0 > self.elected.0 {
+                    Owed::Joined
+                } else {
+                    Owed::PutOff
+                });
                 self.touched = true;
             }
-            if desk.owed && !desk.is_held_back() {
-                desk.owed = false;
-                shares = true;
+            if !desk.is_held_back()
+                && let Some(owed) = desk.owed.take()
+            {
+                shares.push((owed, desk.id.clone()));
             }
         }
         if self.window.is_cold_start() {
             self.lifecycle = Lifecycle::PostColdStart;
-            self.planned_once = true;
-            self.reason = format!("first plan for {} workers", self.crew.planned());
-            self.cause = Cause::ColdStart;
+            let workers = count(self.crew.planned() as u64, "worker");
+            self.reason = match std::mem::replace(&mut self.planned_once, true) {
+                false => format!("first plan for {workers}"),
+                true => format!("plan after a restart for {workers}"),
+            };
+            self.due.full.want(Cause::ColdStart, self.reason.clone());
+        } else {
+            for (owed, cause, did) in [
+                (Owed::Joined, Cause::Join, "joined"),
+                (Owed::Undrained, Cause::Operator, "undrained"),
+                (Owed::PutOff, Cause::Join, "owed a share"),
+            ] {
+                let of = shares.iter().filter(|(why, _)| *why == owed);
+                let of: Vec<_> = of.map(|(_, id)| id).collect();
+                if !of.is_empty() {
+                    let text = occasion::of_workers(of, did);
+                    self.due.full.want(cause, text);
+                }
+            }
         }
-        self.due.full |= shares;
         self.window = Window::Closed;
     }
 
@@ -569,11 +599,11 @@ impl Planner {
             .filter(|&i| self.slots[i].moving().is_some())
             .collect();
         self.touched = true;
-        self.due.fill = true;
+        let changed = format!("partition list changed: {added} added, {removed} removed");
+        self.due.fill.want(Cause::Partitions, changed.clone());
         self.due.balance = true;
         if !self.window.is_cold_start() {
-            self.reason = format!("partition list changed: {added} added, {removed} removed");
-            self.cause = Cause::Partitions;
+            self.reason = changed;
         }
         self.history(
             EventKind::Plan,

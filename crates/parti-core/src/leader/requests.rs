@@ -101,11 +101,17 @@ pub fn outcome(
 ) -> Option<Outcome> {
     let refused = |why: String| Some(Outcome::Refused { why });
     let done = |done: bool| done.then_some(Outcome::Done);
+    let died = |worker: &WorkerId| {
+        let by = format!("{worker} was gone before it had handed over everything");
+        Some(Outcome::Overtaken { by })
+    };
     match request {
         Request::Drain { worker } => match overrides.drained_life(worker) {
-            Some(life) if sight.is_over(worker, life) => refused(format!("{worker} is gone")),
+            Some(life) if sight.is_over(worker, life) => died(worker),
             Some(life) => done(sight.holds_nothing(worker, life)),
-            None => refused(format!("{worker} is gone, or was undrained meanwhile")),
+            // A drain ends with its life.
+            None if sight.present_life(worker).is_none() => died(worker),
+            None => refused(format!("{worker} was undrained, or came anew, meanwhile")),
         },
         Request::Evict {
             worker,
@@ -269,10 +275,15 @@ mod tests {
         assert_eq!(outcome(&drain, &overrides, &group), Some(Outcome::Done));
         group.gone.push(worker("a"));
         let gone = outcome(&drain, &overrides, &group);
-        assert!(matches!(gone, Some(Outcome::Refused { .. })));
+        assert!(matches!(gone, Some(Outcome::Overtaken { .. })));
         let mut forgotten = overrides;
         forgotten.forget_lives(|id, life| group.is_over(id, life));
         assert_eq!(forgotten, OverridesRecord::default());
+        let gone = outcome(&drain, &forgotten, &group);
+        assert!(matches!(gone, Some(Outcome::Overtaken { .. })));
+        group.gone.clear();
+        let undrained = outcome(&drain, &forgotten, &group);
+        assert!(matches!(undrained, Some(Outcome::Refused { .. })));
     }
 
     #[test]

@@ -328,6 +328,7 @@ mod tests {
                 partitions: 0,
                 heeds: Revision(0),
                 renewed_at: 0,
+                badge: None,
                 nonce: Nonce(0),
             };
             let stored = Stored {

@@ -10,6 +10,7 @@
 //!  release is reported once, and waited for.
 //! ```
 
+use super::occasion::ReasonId;
 use crate::config::HandoffConfig;
 use crate::ids::{Incarnation, PartitionId, Version};
 use crate::record::Ready;
@@ -50,6 +51,8 @@ pub enum Reason {
     AwaitsOwner(Seat),
     /// Nobody is there to take it.
     NoWorker,
+    /// Everybody who is there is drained.
+    AllDrained,
     /// Every worker is full.
     OverCap,
     /// An operator wants nobody to serve it.
@@ -64,6 +67,7 @@ impl Reason {
             Self::OwnerGone => "its owner is gone",
             Self::AwaitsOwner(_) => "the group restarts: waiting for its owner",
             Self::NoWorker => "no worker can take it",
+            Self::AllDrained => "all living workers are drained: undrain one",
             Self::OverCap => "over cap",
             Self::Paused => "paused by an operator",
         }
@@ -87,6 +91,8 @@ pub struct Move {
     pub since: Time,
     /// The assignment version that asked for this part: only answers to it count.
     pub version: Version,
+    /// Why it moves.
+    pub why: ReasonId,
 }
 
 impl Slot {
@@ -259,6 +265,7 @@ mod tests {
             began: Time(0),
             since: Time(0),
             version: Version(7),
+            why: ReasonId::default(),
         }
     }
 

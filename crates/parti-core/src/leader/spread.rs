@@ -13,12 +13,15 @@
 //! nobody's. A pin beats the strategy.
 
 use super::crew::{Desk, Standing};
+use super::occasion::{self, Occasions, ReasonId};
 use super::planner::{Decision, Phase, Planner};
 use super::slots::{Move, Reason, Seat, Slot};
 use super::windows;
+use crate::ids::WorkerId;
 use crate::partition::Partition;
 use crate::record::EventKind;
 use crate::strategy::Input;
+use crate::text::count;
 use crate::time::Time;
 use crate::worker::Cause;
 
@@ -36,6 +39,76 @@ struct Targets {
     eligible: Vec<Seat>,
     /// Per partition; none also where it was not asked about.
     owners: Vec<Option<Seat>>,
+}
+
+/// Why a plan places what nobody serves, and moves the rest.
+struct Why {
+    placed: Occasions,
+    moved: Occasions,
+}
+
+impl Why {
+    /// Both for the same reason.
+    fn all(why: Occasions) -> Self {
+        Self {
+            placed: why.clone(),
+            moved: why,
+        }
+    }
+}
+
+/// Moves that one plan begins: those that relieve somebody, and the others.
+struct Begun {
+    relief: (Occasions, ReasonId, u64),
+    others: (ReasonId, u64),
+}
+
+impl Begun {
+    fn new(planner: &mut Planner, why: &Why) -> Self {
+        let shedding = planner.shedding();
+        let others = planner.enter_reason(&why.moved.text());
+        // No move refers to the other one yet.
+        let relief = planner.reasons.enter(&shedding.text());
+        Self {
+            relief: (shedding, relief, 0),
+            others: (others, 0),
+        }
+    }
+
+    fn reason(&self, relieves: bool) -> ReasonId {
+        if relieves {
+            self.relief.1
+        } else {
+            self.others.0
+        }
+    }
+
+    fn count(&mut self, reason: ReasonId) {
+        if reason == self.relief.1 {
+            self.relief.2 += 1;
+        } else {
+            self.others.1 += 1;
+        }
+    }
+
+    fn is_empty(&self) -> bool {
+        self.relief.2 + self.others.1 == 0
+    }
+
+    /// Every reason with how many were placed and moved for it, if any were.
+    fn by_reason(self, why: &Why, placed: u64) -> Vec<(Occasions, u64, u64)> {
+        let (relief, _, relieved) = self.relief;
+        let moved = self.others.1;
+        let mut lines = vec![(relief, 0, relieved)];
+        if why.placed == why.moved {
+            lines.push((why.placed.clone(), placed, moved));
+        } else {
+            lines.push((why.placed.clone(), placed, 0));
+            lines.push((why.moved.clone(), 0, moved));
+        }
+        lines.retain(|(_, placed, moved)| placed + moved > 0);
+        lines
+    }
 }
 
 /// What every worker has to serve and prepare.
@@ -66,22 +139,35 @@ impl Planner {
     pub(super) fn plan_what_is_due(&mut self, now: Time, list: &[Partition]) {
         if self.window.is_cold_start() {
             // The plan at its end covers all; only who leaves cannot wait for it.
-            self.due.fill = false;
+            self.due.fill.take();
             self.due.emergency = false;
         }
         let emergency = std::mem::take(&mut self.due.emergency);
         // Not a matter of balance: somebody's whole share may be among what went elsewhere.
-        let made_up = self.overtaken && self.moving.is_empty() && !self.window.is_cold_start();
-        let full = std::mem::take(&mut self.due.full) || made_up;
-        let fill = std::mem::take(&mut self.due.fill);
+        if self.moving.is_empty()
+            && !self.window.is_cold_start()
+            && let Some(why) = &self.overtaken
+        {
+            self.due.full.want_all(why.clone());
+        }
+        let (full, fill) = (self.due.full.take(), self.due.fill.take());
         let relieve = std::mem::take(&mut self.due.relieve);
         // A full plan covers the others, unless there is nobody who may receive anything new.
-        let covered = full && self.plan(now, list, Scope::Full, emergency);
-        if !covered && (fill || full) {
-            self.plan(now, list, Scope::Fill, emergency);
+        let covered = full.as_ref().is_some_and(|full| {
+            let fill = fill.clone().filter(|fill| !fill.is_empty());
+            let why = Why {
+                placed: fill.unwrap_or_else(|| full.clone()),
+                moved: full.clone(),
+            };
+            self.plan(now, list, Scope::Full, &why, emergency)
+        });
+        if !covered && (fill.is_some() || full.is_some()) {
+            let why = fill.unwrap_or_default().and(full.unwrap_or_default());
+            self.plan(now, list, Scope::Fill, &Why::all(why), emergency);
         }
         if !covered && relieve {
-            self.plan(now, list, Scope::Relieve, false);
+            let why = Why::all(Occasions::default());
+            self.plan(now, list, Scope::Relieve, &why, false);
         }
         if self.may_balance() && windows::cooldown_ends(&self.config, self.last_plan) <= now {
             self.due.balance = false;
@@ -90,7 +176,14 @@ impl Planner {
     }
 
     /// Asks and applies; false when there was nobody to ask for.
-    fn plan(&mut self, now: Time, list: &[Partition], scope: Scope, emergency: bool) -> bool {
+    fn plan(
+        &mut self,
+        now: Time,
+        list: &[Partition],
+        scope: Scope,
+        why: &Why,
+        emergency: bool,
+    ) -> bool {
         let is_open =
             |slot: &Slot| matches!(slot, Slot::Unassigned(reason) if *reason != Reason::Paused);
         if scope == Scope::Fill && !self.slots.iter().any(is_open) {
@@ -100,7 +193,7 @@ impl Planner {
         if targets.eligible.is_empty() && scope == Scope::Full {
             return false;
         }
-        self.apply(now, list, scope, &targets, emergency);
+        self.apply(now, list, scope, &targets, why, emergency);
         true
     }
 
@@ -123,13 +216,13 @@ impl Planner {
         // that is worth moving for, however small the gain elsewhere.
         let idle_gets_some = after.idle < before.idle;
         if gains || idle_gets_some {
-            self.reason = if idle_gets_some {
+            let why = if idle_gets_some {
                 format!("balance: {} had nothing to serve", before.idle)
             } else {
                 format!("balance: {:.2} to {:.2}", before.imbalance, after.imbalance)
             };
-            self.cause = Cause::Balance;
-            self.apply(now, list, Scope::Full, &targets, false);
+            let why = Why::all(Occasions::one(Cause::Balance, why));
+            self.apply(now, list, Scope::Full, &targets, &why, false);
         }
     }
 
@@ -223,10 +316,17 @@ impl Planner {
         list: &[Partition],
         scope: Scope,
         targets: &Targets,
+        why: &Why,
         emergency: bool,
     ) {
         let mut loads = self.loads(list);
-        let (mut placed, mut moves, mut blocked, mut overtaken) = (0, 0, 0, 0);
+        let (mut placed, mut blocked, mut overtaken) = (0_u64, 0, 0);
+        let mut moves = Begun::new(self, why);
+        let nobody = if self.crew.present() > 0 {
+            Reason::AllDrained
+        } else {
+            Reason::NoWorker
+        };
         for (i, partition) in list.iter().enumerate() {
             let target = targets.owners[i];
             match self.slots[i] {
@@ -246,7 +346,7 @@ impl Planner {
                             placed += 1;
                             Slot::Serving { worker }
                         }
-                        None if targets.eligible.is_empty() => Slot::Unassigned(Reason::NoWorker),
+                        None if targets.eligible.is_empty() => Slot::Unassigned(nobody),
                         None => Slot::Unassigned(Reason::OverCap),
                     };
                     self.touched |= next != Slot::Unassigned(reason);
@@ -259,8 +359,10 @@ impl Planner {
                     let Some(to) = target.filter(|&to| may_move && to != worker) else {
                         continue;
                     };
-                    if self.begin_move(now, i, worker, to, &mut loads, partition.weight) {
-                        moves += 1;
+                    let reason = moves.reason(self.crew[worker].is_shedding());
+                    let route = (worker, to, reason);
+                    if self.begin_move(now, i, route, &mut loads, partition.weight) {
+                        moves.count(reason);
                     } else {
                         blocked += 1;
                     }
@@ -273,10 +375,11 @@ impl Planner {
                     self.moving.remove(&i);
                     self.touched = true;
                     loads.remove(mv.to, partition.weight);
-                    if to != mv.from
-                        && self.begin_move(now, i, mv.from, to, &mut loads, partition.weight)
+                    let reason = moves.reason(self.crew[mv.from].is_shedding());
+                    let route = (mv.from, to, reason);
+                    if to != mv.from && self.begin_move(now, i, route, &mut loads, partition.weight)
                     {
-                        moves += 1;
+                        moves.count(reason);
                     }
                 }
                 // A move that cannot be stopped goes on, and is made up for once it is done.
@@ -287,10 +390,13 @@ impl Planner {
             }
         }
         if scope == Scope::Full {
-            (self.deferred, self.overtaken) = (false, overtaken > 0);
+            self.deferred = None;
+            self.overtaken = (overtaken > 0).then(|| why.moved.clone());
         }
-        self.deferred |= blocked > 0 && !self.moving.is_empty();
-        if placed + moves == 0 {
+        if blocked > 0 && !self.moving.is_empty() {
+            self.deferred.get_or_insert_with(|| why.moved.clone());
+        }
+        if placed == 0 && moves.is_empty() {
             return;
         }
         self.touched = true;
@@ -300,16 +406,55 @@ impl Planner {
             emergency,
             version: self.coming(),
         });
+        for (why, placed, moves) in moves.by_reason(why, placed) {
+            self.tell_plan(&why, placed, moves);
+        }
+    }
+
+    /// One line about what was planned for one reason.
+    fn tell_plan(&mut self, why: &Occasions, placed: u64, moves: u64) {
         self.notes.push(Decision::Planned {
-            cause: self.cause,
-            placed: placed as u64,
-            moves: moves as u64,
+            cause: why.cause(),
+            placed,
+            moves,
         });
-        let reason = self.reason.clone();
-        self.history(
-            EventKind::Plan,
-            format!("{reason}: {placed} partitions placed, {moves} moves begun"),
-        );
+        self.reason = why.text();
+        let placed = (placed > 0).then(|| format!("{} placed", count(placed, "partition")));
+        let moves = (moves > 0).then(|| format!("{} begun", count(moves, "move")));
+        let what: Vec<String> = placed.into_iter().chain(moves).collect();
+        let line = format!("{}: {}", self.reason, what.join(", "));
+        self.history(EventKind::Plan, line);
+    }
+
+    /// Who sheds what it serves, as the reason of moves.
+    fn shedding(&self) -> Occasions {
+        let mut serving = vec![false; self.crew.len()];
+        let served = self.slots.iter().filter_map(Slot::server);
+        served.for_each(|seat| serving[seat] = true);
+        let who = |wanted: &dyn Fn(&Desk) -> bool| -> Vec<&WorkerId> {
+            let seats = self.crew.by_id().filter(|&seat| serving[seat]);
+            let desks = seats.map(|seat| &self.crew[seat]);
+            desks.filter(|desk| wanted(desk)).map(|d| &d.id).collect()
+        };
+        let mut why = Occasions::default();
+        let leaving = who(&|desk| desk.is_leaving());
+        if !leaving.is_empty() {
+            why.add(Cause::Leave, occasion::of_workers(leaving, "leaving"));
+        }
+        let drained = who(&|desk| desk.is_drained() && !desk.is_leaving());
+        if !drained.is_empty() {
+            why.add(Cause::Operator, occasion::of_workers(drained, "drained"));
+        }
+        why
+    }
+
+    /// A reason for moves that begin now; those of moves that ended are forgotten.
+    pub(super) fn enter_reason(&mut self, text: &str) -> ReasonId {
+        let under_way = self.moving.iter().filter_map(|&i| self.slots[i].moving());
+        let granted = self.granted.values().map(|granted| &granted.mv);
+        let used = under_way.chain(granted).map(|mv| mv.why).collect();
+        self.reasons.keep(&used);
+        self.reasons.enter(text)
     }
 
     /// Starts the handoff of a partition, unless the new owner is full.
@@ -317,8 +462,7 @@ impl Planner {
         &mut self,
         now: Time,
         i: usize,
-        from: Seat,
-        to: Seat,
+        (from, to, why): (Seat, Seat, ReasonId),
         loads: &mut Loads,
         weight: u64,
     ) -> bool {
@@ -338,6 +482,7 @@ impl Planner {
             began: now,
             since: now,
             version: self.coming(),
+            why,
         };
         self.slots[i] = Slot::Preparing(mv);
         self.moving.insert(i);

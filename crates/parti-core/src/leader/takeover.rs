@@ -9,22 +9,34 @@
 //!
 //! Then everybody is told again under the new term, so that nothing of the old one can land.
 
-use super::crew::Standing;
+use super::crew::{Owed, Standing};
+use super::occasion::ReasonId;
 use super::planner::{Dropped, Planner, Recovered};
 use super::slots::{Move, Reason, Seat, Slot};
-use crate::ids::{PartitionId, Term, Version};
+use crate::ids::{PartitionId, Revision, Term, Version};
 use crate::partition::Partition;
 use crate::record::{EventKind, Lifecycle};
+use crate::text::few;
 use crate::time::Time;
 use crate::worker::Cause;
+
+/// So many workers are named in a line of the history.
+const WORKERS_NAMED: usize = 8;
 
 impl Planner {
     /// Builds slots and standings from what was recovered.
     pub(super) fn take_over(&mut self, now: Time, list: &[Partition], recovered: Recovered) {
-        let Recovered { plan, assignments } = recovered;
+        let Recovered {
+            plan, assignments, ..
+        } = recovered;
         let is_first = plan.is_none() && assignments.is_empty();
-        let line = format!("{} leads under term {}", self.me, self.term);
-        self.history(EventKind::Plan, line);
+        if self.elected > Revision(0) {
+            let there = self.crew.by_id().map(|seat| &self.crew[seat]);
+            let there = there.filter(|desk| desk.alive().is_some());
+            let found = few(there.map(|desk| &desk.id), WORKERS_NAMED);
+            let line = format!("{} takes over, and finds {found}", self.me);
+            self.history(EventKind::Plan, line);
+        }
         // Only a plan that told somebody something counts: a group whose first leader died in the
         // cold start has none, and none of its partitions was added later.
         self.planned_once = plan.as_ref().is_some_and(|plan| plan.version > Version(0))
@@ -41,7 +53,7 @@ impl Planner {
             .max()
             .unwrap_or(Version(0));
         self.reason = format!("{} leads under term {}", self.me, self.term);
-        self.cause = Cause::NewLeader;
+        self.due.fill.want(Cause::NewLeader, self.reason.clone());
 
         let find = |id: &PartitionId| list.binary_search_by(|p| p.id.cmp(id)).ok();
         let mut claims: Vec<Option<(Term, Version, Seat)>> = vec![None; list.len()];
@@ -92,7 +104,8 @@ impl Planner {
             let desk = &mut self.crew[seat];
             desk.recorded = true;
             // Moves to it are rolled back: its share comes with the next window.
-            desk.owed = !told.prepare.is_empty() && desk.is_staying();
+            let owed = !told.prepare.is_empty() && desk.is_staying();
+            desk.owed = owed.then_some(Owed::PutOff);
             if !told.serve.is_empty() {
                 desk.standing = Standing::Planned(told.incarnation);
             }
@@ -120,7 +133,6 @@ impl Planner {
         self.moving = (0..list.len())
             .filter(|&i| self.slots[i].moving().is_some())
             .collect();
-        self.due.fill = true;
         self.due.balance = true;
         // When the old leader last moved anything is not known: as if it had been just now.
         self.last_plan = Some(now);
@@ -145,6 +157,8 @@ impl Planner {
                     began: now,
                     since: now,
                     version: self.coming(),
+                    // What its reason was is not known any more.
+                    why: ReasonId::default(),
                 };
                 Slot::Revoking { mv, warned: false }
             }

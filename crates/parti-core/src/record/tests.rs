@@ -106,6 +106,7 @@ fn examples() -> Vec<(Key, Record, &'static str)> {
                 partitions: 0xfeed,
                 heeds: Revision(0),
                 renewed_at: 1_700_000_000_000,
+                badge: None,
                 nonce: Nonce(3),
             })),
             r#"{"v":1,"incarnation":17,"beat":5,"status":"live","state":4,"term":3,"released":9,"applied":8,"ready":{"version":9,"partitions":["7"]},"blocked_by":[{"partition":"3","owner":"worker-0","incarnation":2}],"load":12,"degraded":"source not available","partitions":"000000000000feed","renewed_at":1700000000000,"nonce":"0000000000000003"}"#,
@@ -127,6 +128,7 @@ fn examples() -> Vec<(Key, Record, &'static str)> {
                 partitions: 0,
                 heeds: Revision(0),
                 renewed_at: 0,
+                badge: None,
                 nonce: Nonce(4),
             })),
             r#"{"v":1,"incarnation":null,"beat":0,"status":"goodbye","state":1,"term":0,"released":0,"applied":0,"ready":{"version":0,"partitions":[]},"blocked_by":[],"load":0,"degraded":null,"partitions":"0000000000000000","renewed_at":0,"nonce":"0000000000000004"}"#,
@@ -505,4 +507,31 @@ fn reading_starts_one_past_the_last_done() {
     assert_eq!(record.next_offset(), Offset(10));
     record.offset = Some(Offset(10));
     assert_eq!(record.next_offset(), Offset(11));
+}
+
+#[test]
+fn a_badge_is_written_in_one_spelling_and_comes_back() {
+    let records = examples();
+    let worker = records.iter().find_map(|(key, record, _)| match record {
+        Record::Worker(worker) => Some((key.clone(), worker.clone())),
+        _ => None,
+    });
+    let (key, worker) = worker.expect("a worker");
+    let hosted = WorkerRecord {
+        badge: Some(Badge(0xfe)),
+        ..(*worker).clone()
+    };
+    let record = Record::Worker(Arc::new(hosted));
+    let bytes = record.encode();
+    let text = String::from_utf8(bytes.to_vec()).expect("JSON");
+    assert!(
+        text.contains(r#""badge":"000000000000000000000000000000fe""#),
+        "{text}"
+    );
+    assert_eq!(Record::decode(&key, &bytes), record);
+    let wrong = text.replace("00fe", "00FE");
+    assert!(matches!(
+        Record::decode(&key, wrong.as_bytes()),
+        Record::Unreadable(_)
+    ));
 }

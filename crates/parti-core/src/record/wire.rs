@@ -3,7 +3,7 @@
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::{Begun, LeaderRecord, PartitionRecord};
-use crate::ids::{Epoch, Incarnation, Nonce, Offset, PartitionId, Term, WorkerId};
+use crate::ids::{Badge, Epoch, Incarnation, Nonce, Offset, PartitionId, Term, WorkerId};
 
 /// A 64-bit number as sixteen hex digits.
 pub(super) mod hex {
@@ -20,6 +20,29 @@ pub(super) mod hex {
             .ok()
             .filter(|number| format!("{number:016x}") == text)
             .ok_or_else(|| serde::de::Error::custom("expected sixteen hex digits"))
+    }
+}
+
+/// A badge as thirty-two hex digits.
+pub(super) mod badge {
+    use super::*;
+
+    pub fn serialize<S: Serializer>(badge: &Option<Badge>, to: S) -> Result<S::Ok, S::Error> {
+        match badge {
+            Some(Badge(number)) => to.collect_str(&format_args!("{number:032x}")),
+            None => to.serialize_none(),
+        }
+    }
+
+    pub fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Badge>, D::Error> {
+        let Some(text) = Option::<String>::deserialize(from)? else {
+            return Ok(None);
+        };
+        u128::from_str_radix(&text, 16)
+            .ok()
+            .filter(|number| format!("{number:032x}") == text)
+            .map(|number| Some(Badge(number)))
+            .ok_or_else(|| serde::de::Error::custom("expected thirty-two hex digits"))
     }
 }
 

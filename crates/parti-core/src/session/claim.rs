@@ -1,5 +1,7 @@
 //! Claiming a stable id: list, take the best free number, create-if-absent, and on a lost race the
 //! next one, without listing again.
+//!
+//! A consumer's session that goes on here is claimed as it is, alive: its badge is what allows that.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -7,10 +9,11 @@ use std::time::Duration;
 
 use crate::codec;
 use crate::config::{Config, RetryConfig};
-use crate::ids::{Nonce, Revision, Term, Version, WorkerId};
+use crate::ids::{Badge, Nonce, Revision, Term, Version, WorkerId};
 use crate::io::{Expect, StoreError, StoreOp, StoreReply, WriteOutcome};
 use crate::key::{Key, Prefix};
 use crate::record::{Ready, Record, SessionStatus, WorkerRecord};
+use crate::session::Belonging;
 use crate::session::pace::{backoff, jittered};
 use crate::session::silence::Silence;
 use crate::time::Time;
@@ -28,12 +31,14 @@ pub struct Settings {
     heartbeat: Duration,
     timeout: Duration,
     retry: RetryConfig,
+    pub(super) belongs: Belonging,
 }
 
 impl Settings {
     /// From the configuration.
-    pub fn new(config: &Config) -> Self {
+    pub fn new(config: &Config, belongs: Belonging) -> Self {
         Self {
+            belongs,
             prefix: config.worker_id_prefix.clone(),
             min: config.worker_id_min,
             max: config.worker_id_max,
@@ -85,8 +90,25 @@ enum Step {
     },
 }
 
-/// What each number's record was last seen to be.
-type Found = BTreeMap<u64, (Revision, SessionStatus)>;
+/// What a number's record was last seen to be.
+#[derive(Clone, Copy, Debug)]
+struct Sight {
+    revision: Revision,
+    status: SessionStatus,
+    badge: Option<Badge>,
+}
+
+impl Sight {
+    fn of(revision: Revision, record: &WorkerRecord) -> Self {
+        Self {
+            revision,
+            status: record.status,
+            badge: record.badge,
+        }
+    }
+}
+
+type Found = BTreeMap<u64, Sight>;
 
 /// A claim under way.
 #[derive(Clone, Debug)]
@@ -175,7 +197,8 @@ impl Claim {
                     if let (Key::Worker(id), Record::Worker(record)) = (&stored.key, &stored.record)
                         && let Some(number) = self.number(id)
                     {
-                        self.found.insert(number, (stored.revision, record.status));
+                        self.found
+                            .insert(number, Sight::of(stored.revision, record));
                         self.silence.saw(out.now(), &stored.key, stored.revision);
                     }
                 }
@@ -196,18 +219,18 @@ impl Claim {
                     }
                     Some(WriteOutcome::Conflict(Some(found))) => {
                         let Record::Worker(record) = &found.record else {
-                            return self.lost_race(
-                                number,
-                                found.revision,
-                                SessionStatus::Live,
-                                out,
-                            );
+                            let sight = Sight {
+                                revision: found.revision,
+                                status: SessionStatus::Live,
+                                badge: None,
+                            };
+                            return self.lost_race(number, sight, out);
                         };
                         if record.nonce == nonce && record.status == SessionStatus::Live {
                             // An earlier try of this same claim landed after all.
                             return self.claimed(number, found.revision, None);
                         }
-                        self.lost_race(number, found.revision, record.status, out)
+                        self.lost_race(number, Sight::of(found.revision, record), out)
                     }
                     Some(WriteOutcome::Conflict(None)) => {
                         self.found.remove(&number);
@@ -237,22 +260,33 @@ impl Claim {
         }
     }
 
-    fn lost_race(
-        &mut self,
-        number: u64,
-        revision: Revision,
-        status: SessionStatus,
-        out: &mut Outbox,
-    ) -> Progress {
-        self.found.insert(number, (revision, status));
-        self.silence
-            .saw(out.now(), &Key::Worker(self.settings.id(number)), revision);
+    fn lost_race(&mut self, number: u64, sight: Sight, out: &mut Outbox) -> Progress {
+        self.found.insert(number, sight);
+        let key = Key::Worker(self.settings.id(number));
+        self.silence.saw(out.now(), &key, sight.revision);
         self.choose(out)
+    }
+
+    /// Takes over the session of the consumer that shows this badge, while it lives.
+    fn go_on(&mut self, badge: Badge, number: u64, out: &mut Outbox) -> Progress {
+        match self.found.get(&number) {
+            Some(sight)
+                if sight.status == SessionStatus::Live
+                    && (sight.badge == Some(badge) || planted!(AnyBadge)) =>
+            {
+                let expect = Expect::At(sight.revision);
+                self.start_write(number, expect, out)
+            }
+            _ => Progress::Failed(Fatal::SessionOver),
+        }
     }
 
     /// Picks the best number that may be had now: the preferred one, else the lowest free one,
     /// else one whose last holder was ended, else one that has been silent for long.
     fn choose(&mut self, out: &mut Outbox) -> Progress {
+        if let Belonging::Continued(badge, number) = self.settings.belongs {
+            return self.go_on(badge, number, out);
+        }
         let now = out.now();
         let range = self.settings.min..=self.settings.max;
         if let Some(number) = self.preferred.filter(|n| range.contains(n))
@@ -264,10 +298,10 @@ impl Claim {
             .clone()
             .find_map(|number| match self.found.get(&number) {
                 None => Some((number, Expect::Absent)),
-                Some((revision, SessionStatus::Goodbye | SessionStatus::Free)) => {
-                    Some((number, Expect::At(*revision)))
+                Some(sight) => {
+                    let free = matches!(sight.status, SessionStatus::Goodbye | SessionStatus::Free);
+                    free.then_some((number, Expect::At(sight.revision)))
                 }
-                Some(_) => None,
             });
         if let Some((number, expect)) = free {
             return self.start_write(number, expect, out);
@@ -286,10 +320,9 @@ impl Claim {
         let waited = now.since(first.0);
         // Whoever renewed meanwhile is alive. Once that is all of them, only the usual retries are
         // left: somebody may just be about to leave.
-        let renewed = |(number, (revision, _)): (&u64, &(Revision, SessionStatus))| {
-            self.found
-                .get(number)
-                .is_some_and(|(now, _)| now != revision)
+        let renewed = |(number, before): (&u64, &Sight)| {
+            let now = self.found.get(number);
+            now.is_some_and(|now| now.revision != before.revision)
         };
         let retries = (1..=self.settings.retry.max_retries)
             .map(|failures| backoff(&self.settings.retry, failures))
@@ -312,11 +345,11 @@ impl Claim {
     /// What a claim of this number may expect to replace: a session that is over, or one that has
     /// been silent for `ttl`. Either way the claim itself is the write that ends it.
     fn obtainable(&self, number: u64, ttl: Duration, now: Time, fresh: bool) -> Option<Expect> {
-        let Some((revision, status)) = self.found.get(&number) else {
+        let Some(sight) = self.found.get(&number) else {
             return fresh.then_some(Expect::Absent);
         };
-        if status.is_over() {
-            return Some(Expect::At(*revision));
+        if sight.status.is_over() {
+            return Some(Expect::At(sight.revision));
         }
         let key = Key::Worker(self.settings.id(number));
         self.silence.silent(now, &key, ttl).map(Expect::At)
@@ -351,6 +384,7 @@ impl Claim {
             heeds: Revision(0),
             // A claim of open fate is repeated to the letter; the first renewal follows at once.
             renewed_at: 0,
+            badge: self.settings.belongs.badge(),
             nonce,
         };
         let key = Key::Worker(self.settings.id(number));

@@ -18,6 +18,11 @@
 //! The lease counts from *before* the last successful renewal was sent, and ends a margin before
 //! the TTL: by the time anybody may end the session, its holder has long stopped dispatching.
 
+//! A consumer that is elsewhere has its session hosted. It shows a badge, and may go on at another
+//! host: that one claims the id anew, in the middle of the old host's lease. The old host may still
+//! renew, but nobody works there any more: the consumer itself has moved. What it still has on its way
+//! to the store is fenced like that of any older life.
+
 pub mod claim;
 pub mod pace;
 pub mod silence;
@@ -28,7 +33,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::config::{Config, RetryConfig};
-use crate::ids::{Incarnation, Revision, WorkerId};
+use crate::ids::{Badge, Incarnation, Revision, WorkerId};
 use crate::io::{Expect, StoreReply, WriteOutcome};
 use crate::key::Key;
 use crate::record::{Record, SessionStatus, WorkerRecord};
@@ -62,6 +67,28 @@ pub enum Outcome {
     Gone,
     /// There is no id to be had.
     Failed(Fatal),
+}
+
+/// Whose session this is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Belonging {
+    /// The worker's own: it does the work, and comes back in a new life when it is lost.
+    #[default]
+    Own,
+    /// A consumer's that is elsewhere and shows this badge. When it is lost, it is over.
+    Hosted(Badge),
+    /// The same consumer's, which goes on here with the number it had at another host.
+    Continued(Badge, u64),
+}
+
+impl Belonging {
+    /// What the consumer shows, if it is elsewhere.
+    pub fn badge(self) -> Option<Badge> {
+        match self {
+            Self::Own => None,
+            Self::Hosted(badge) | Self::Continued(badge, _) => Some(badge),
+        }
+    }
 }
 
 #[derive(Clone, Debug)]
@@ -106,13 +133,13 @@ pub struct Session {
 
 impl Session {
     /// A session that is yet to be claimed.
-    pub fn new(config: &Config, preferred: Option<u64>) -> Self {
+    pub fn new(config: &Config, preferred: Option<u64>, belongs: Belonging) -> Self {
         Self {
             heartbeat: config.heartbeat(),
             ttl: config.session_ttl(),
             phase: Phase::Idle,
             retry: config.retry.clone(),
-            claims: claim::Settings::new(config),
+            claims: claim::Settings::new(config, belongs),
             last_number: preferred,
             ever_claimed: false,
         }
@@ -127,6 +154,11 @@ impl Session {
             out,
         );
         self.phase = Phase::Claiming(claim);
+    }
+
+    /// Whose session it is.
+    pub fn belongs(&self) -> Belonging {
+        self.claims.belongs
     }
 
     /// The claimed id with its incarnation, while there is one.

@@ -18,12 +18,16 @@ struct Bench {
 
 impl Bench {
     fn new(preferred: Option<u64>, max: u64) -> Self {
+        Self::of(preferred, max, Belonging::Own)
+    }
+
+    fn of(preferred: Option<u64>, max: u64, belongs: Belonging) -> Self {
         let config = Config {
             worker_id_max: max,
             ..Config::default()
         };
         let mut out = Outbox::new(Rng::new(1));
-        let mut session = Session::new(&config, preferred);
+        let mut session = Session::new(&config, preferred, belongs);
         session.claim(&mut out);
         Self {
             session,
@@ -107,6 +111,7 @@ fn record(status: SessionStatus, nonce: u64) -> WorkerRecord {
         partitions: 0,
         heeds: Revision(0),
         renewed_at: 0,
+        badge: None,
         nonce: Nonce(nonce),
     }
 }
@@ -352,5 +357,56 @@ fn a_revoked_session_stops_at_once_and_is_given_up_by_its_holder() {
         let landed = WriteOutcome::Conflict(Some(stored(0, 8, (**over).clone())));
         assert_eq!(bench.answer_write(id, landed), after);
         assert!(bench.session.is_idle());
+    }
+}
+
+fn hosted(badge: u128, status: SessionStatus) -> WorkerRecord {
+    WorkerRecord {
+        badge: Some(Badge(badge)),
+        ..record(status, 7)
+    }
+}
+
+#[test]
+fn a_consumer_goes_on_at_another_host_under_its_badge() {
+    let mut bench = Bench::of(None, 9, Belonging::Continued(Badge(77), 2));
+    bench.answer_list(vec![stored(2, 3, hosted(77, SessionStatus::Live))]);
+    let (id, write) = bench.write();
+    assert_eq!((write.key, write.expect), (key(2), Expect::At(Revision(3))));
+    // The old host renews in between.
+    let renewed = WorkerRecord {
+        incarnation: Some(Incarnation(3)),
+        ..hosted(77, SessionStatus::Live)
+    };
+    let conflict = WriteOutcome::Conflict(Some(stored(2, 4, renewed)));
+    assert_eq!(bench.answer_write(id, conflict), Outcome::Nothing);
+    let (id, write) = bench.write();
+    assert_eq!((write.key, write.expect), (key(2), Expect::At(Revision(4))));
+    let Some(Record::Worker(claim)) = &write.value else {
+        panic!("a session")
+    };
+    assert_eq!((claim.badge, claim.incarnation), (Some(Badge(77)), None));
+    let done = WriteOutcome::Done(Revision(5));
+    assert_eq!(bench.answer_write(id, done), Outcome::Claimed);
+    let (worker, life) = bench.session.id().expect("claimed");
+    assert_eq!((worker.as_str(), life), ("worker-2", Incarnation(5)));
+}
+
+#[test]
+fn nobody_goes_on_with_what_is_over_or_another_consumers() {
+    let own = record(SessionStatus::Live, 7);
+    for found in [
+        vec![],
+        vec![stored(2, 3, own)],
+        vec![stored(2, 3, hosted(78, SessionStatus::Live))],
+        vec![stored(2, 3, hosted(77, SessionStatus::Goodbye))],
+        vec![stored(2, 3, hosted(77, SessionStatus::Evicted))],
+        vec![stored(2, 3, hosted(77, SessionStatus::Leaving))],
+        vec![stored(2, 3, hosted(77, SessionStatus::Dismissed))],
+        vec![stored(1, 3, hosted(77, SessionStatus::Live))],
+    ] {
+        let mut bench = Bench::of(None, 9, Belonging::Continued(Badge(77), 2));
+        let over = Outcome::Failed(Fatal::SessionOver);
+        assert_eq!(bench.answer_list(found.clone()), over, "{found:?}");
     }
 }

@@ -24,6 +24,7 @@ use crate::io::{
     StoreRequest, WatchEvent,
 };
 use crate::partition::Partition;
+use crate::text::count;
 
 /// The nine states of a worker, numbered as the metric `parti_worker_state` shows them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -78,7 +79,7 @@ pub enum Event {
     /// The source has news.
     Source(SourceEvent),
     /// The user's own consumption ([`SourceKind::External`](crate::io::SourceKind::External)) is
-    /// done with everything up to and with this offset. Answered by [`Action::Committed`], at once.
+    /// done with everything up to and with this offset. Answered by [`Action::Committed`].
     Commit {
         /// Comes back in the answer.
         ask: Ask,
@@ -88,6 +89,8 @@ pub enum Event {
         epoch: Epoch,
         /// The last offset that is done.
         offset: Offset,
+        /// When the answer comes.
+        answer: Answer,
     },
     /// Messages were handled.
     Handled {
@@ -105,7 +108,7 @@ impl Event {
     /// before the next such event is taken in.
     pub fn flows(&self) -> bool {
         match self {
-            Event::Handled { .. } => true,
+            Event::Handled { .. } | Event::Commit { .. } => true,
             Event::Source(event) => matches!(
                 event,
                 SourceEvent::Delivered { .. } | SourceEvent::Read { .. } | SourceEvent::Grew { .. }
@@ -113,6 +116,15 @@ impl Event {
             _ => false,
         }
     }
+}
+
+/// When a commit is answered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Answer {
+    /// At once: it counts, and is written with the next flush.
+    Counted,
+    /// When it is in the store, which is asked at once: it survives whatever happens then.
+    Stored,
 }
 
 /// What to do.
@@ -133,7 +145,7 @@ pub enum Action {
     Handle(Run),
     /// The run of this partition begins no further message.
     Halt(PartitionId),
-    /// The answer to [`Event::Commit`]. Ok: it counts, and is written with the next flush.
+    /// The answer to [`Event::Commit`]. Ok: it counts, or is stored, whichever was asked for.
     Committed(Ask, Result<(), CommitRefused>),
     /// Tell hooks, logs, metrics and the group's history.
     Report(Report),
@@ -315,7 +327,8 @@ pub enum Trouble {
     },
     /// Retention removed messages that were never handled.
     #[error(
-        "partition {partition}: retention overtook it: up to {lost} messages below offset {first} are gone unhandled"
+        "partition {partition}: retention overtook it: up to {} below offset {first} went unhandled",
+        count(*lost, "message")
     )]
     RetentionOvertook {
         /// Which partition.
@@ -346,8 +359,9 @@ pub enum Trouble {
     Listing(String),
     /// The group goes by another partition list than this worker: it gets nothing new.
     #[error(
-        "the group's partition list ({theirs} partitions) is another than this worker's ({ours}); \
-         give all workers the same list"
+        "the group's partition list ({}) is another than this worker's ({ours}); give all workers \
+         the same list",
+        count(*theirs, "partition")
     )]
     OtherPartitions {
         /// How many partitions the group has.
@@ -365,7 +379,9 @@ pub enum Trouble {
     },
     /// More partitions than all workers together can serve.
     #[error(
-        "{partitions} partitions are over cap and served by nobody: every worker serves {cap} already; add workers or raise jetstream.subject_cap"
+        "{} over cap and served by nobody: every worker serves {cap} already; add workers or raise \
+         jetstream.subject_cap",
+        count(*partitions, "partition")
     )]
     OverCap {
         /// How many are left over.
@@ -403,6 +419,9 @@ pub enum Fatal {
     /// The group runs with other settings.
     #[error("refused by the group: {0}")]
     Disagreement(String),
+    /// A session that is hosted for a consumer elsewhere was ended, or goes on at another host.
+    #[error("the session is over, or goes on at another instance")]
+    SessionOver,
     /// An operator ended its session, and wants it to stay away.
     #[error(
         "evicted by an operator, who wants this process to end; start it again when it is mended"
@@ -442,6 +461,8 @@ pub struct Options {
     pub stream: u64,
     /// The number this worker would like in its id (configured, or a StatefulSet ordinal).
     pub preferred: Option<u64>,
+    /// Whose session it is.
+    pub belongs: crate::session::Belonging,
     /// Who decides who may stand for election.
     pub agent: crate::leader::election::Agent,
     /// Seed of nonces and jitter: different for every start.

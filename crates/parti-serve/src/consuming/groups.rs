@@ -13,6 +13,7 @@ use parti::core::io::{Expect, Stored, Write, WriteOutcome};
 use parti::core::key::Key;
 use parti::core::record::{GroupRecord, Layout, Record, TopicRecord};
 use parti::core::strategy::from_choice;
+use parti::core::text::count;
 use parti::inspect;
 use parti::source::Source as _;
 use parti::source::log::{Topic, TopicSettings};
@@ -167,8 +168,8 @@ async fn put_topic(
         }
         Record::Topic(found) => Err(Failure::conflict(
             format!(
-                "the group is there with {} partitions, spread by {}",
-                found.partitions,
+                "the group is there with {}, spread by {}",
+                count(found.partitions, "partition"),
                 found.strategy.as_deref().unwrap_or("its own strategy")
             ),
             "give the same",

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use utoipa::ToSchema;
 
-use super::seat::{Commit, Committed, End, Release, Released, Seat};
+use super::seat::{Commit, Committed, Release, Released, Seat};
 use crate::App;
 use crate::access::bearer;
 use crate::extract::{Body, Named};
@@ -21,7 +21,7 @@ use crate::sse::{self, Manner};
 /// The most commits of one request.
 const MOST_COMMITS: usize = 10_000;
 /// The longest name of a consumer.
-const LONGEST_NAME: usize = 200;
+pub const LONGEST_NAME: usize = 200;
 /// The most bytes of metadata.
 const MOST_METADATA: usize = 4_096;
 
@@ -136,15 +136,35 @@ pub async fn list(
 }
 
 /// The session that a request is about, by its token; this is a sign of life.
-fn seat(app: &App, headers: &HeaderMap, path: &(String, String)) -> Result<Arc<Seat>, Failure> {
+async fn seat(
+    app: &App,
+    headers: &HeaderMap,
+    path: &(String, String),
+) -> Result<Arc<Seat>, Failure> {
     let (group, session) = path;
     let token = bearer(headers).unwrap_or_default();
-    let seat = app.sessions.find(token, group, session)?;
+    let seat = app.sessions.find(token, group, session).await?;
+    seat.hear()?;
+    Ok(seat)
+}
+
+/// The same; a session that another instance has, or had, goes on here.
+async fn seat_here(
+    app: &App,
+    headers: &HeaderMap,
+    path: &(String, String),
+) -> Result<Arc<Seat>, Failure> {
+    let (group, session) = path;
+    let token = bearer(headers).unwrap_or_default();
+    let seat = app.sessions.find_or_go_on(token, group, session).await?;
     seat.hear()?;
     Ok(seat)
 }
 
 /// What happens to a session: server-sent events `session`, `assigned`, `revoke`, `lost`, `end`.
+///
+/// Any instance can be asked: a session that another one has, or had, goes on here, with its
+/// partitions under new epochs.
 #[utoipa::path(get, path = "/v1/groups/{group}/sessions/{session}/events", tag = "consuming",
     params(
         ("group" = String, Path, description = "The group's name"),
@@ -158,7 +178,7 @@ pub async fn events(
     headers: HeaderMap,
     Named(path): Named<(String, String)>,
 ) -> Result<Response, Failure> {
-    let seat = seat(&app, &headers, &path)?;
+    let seat = seat_here(&app, &headers, &path).await?;
     let Ok(slot) = app.session_slots.clone().try_acquire_owned() else {
         return Err(Failure::too_many("too many streams of sessions are open"));
     };
@@ -187,7 +207,8 @@ pub struct Results {
     results: Vec<Committed>,
 }
 
-/// Commits progress, of one partition or many. Each is checked against its epoch first.
+/// Commits progress, of one partition or many. Each is checked against its epoch first; `ok` means
+/// that it is in the store.
 #[utoipa::path(post, path = "/v1/groups/{group}/sessions/{session}/commits", tag = "consuming",
     params(
         ("group" = String, Path, description = "The group's name"),
@@ -203,7 +224,7 @@ pub async fn commits(
     Named(path): Named<(String, String)>,
     Body(commits): Body<Commits>,
 ) -> Result<Json<Results>, Failure> {
-    let seat = seat(&app, &headers, &path)?;
+    let seat = seat(&app, &headers, &path).await?;
     if commits.commits.len() > MOST_COMMITS {
         return Err(Failure::bad(
             format!("one request has up to {MOST_COMMITS} commits"),
@@ -230,7 +251,7 @@ pub async fn released(
     Named(path): Named<(String, String)>,
     Body(release): Body<Release>,
 ) -> Result<Json<Released>, Failure> {
-    let seat = seat(&app, &headers, &path)?;
+    let seat = seat(&app, &headers, &path).await?;
     Ok(Json(seat.release(&release).await?))
 }
 
@@ -257,7 +278,7 @@ pub async fn heartbeat(
     headers: HeaderMap,
     Named(path): Named<(String, String)>,
 ) -> Result<Json<Done>, Failure> {
-    seat(&app, &headers, &path)?;
+    seat(&app, &headers, &path).await?;
     Ok(DONE)
 }
 
@@ -275,9 +296,9 @@ pub async fn deregister(
     headers: HeaderMap,
     Named(path): Named<(String, String)>,
 ) -> Result<Json<Done>, Failure> {
-    let seat = seat(&app, &headers, &path)?;
-    seat.end(End::Goodbye);
-    seat.is_over().await;
+    let (group, session) = &path;
+    let token = bearer(&headers).unwrap_or_default();
+    app.sessions.end(token, group, session).await?;
     Ok(DONE)
 }
 

@@ -11,6 +11,10 @@
 //!   any request, or the open stream ──▶ a sign of life; none for a TTL: the seat is given up
 //! ```
 //!
+//! A client may open its stream at any instance: its session goes on there, wherever it was before.
+//! That instance claims the session's id anew under the client's badge, and takes each partition
+//! under its next epoch; the old one, if it lives, finds that out by its next write.
+//!
 //! Safety is where it always is: in the partition's record. A client that was given up keeps its
 //! epochs in its pocket; whatever it commits under them is refused.
 

@@ -1,20 +1,27 @@
 //! All sessions that this instance holds.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use parti::core::codec;
 use parti::core::config::Config;
+use parti::core::ids::Incarnation;
+use parti::core::key::Key;
+use parti::core::record::Record;
+use parti::core::session::Belonging;
+use parti::core::worker::Fatal;
 use parti::source::Source as _;
-use parti::{Manager, StaticPartitions};
-use serde_json::Value;
+use parti::{Manager, StaticPartitions, WorkerError, WorkerId};
+use serde_json::{Map, Value};
 use tokio::sync::{oneshot, watch};
 use tokio_util::task::TaskTracker;
 
 use super::groups::Setup;
 use super::host::host;
+use super::http::LONGEST_NAME;
 use super::seat::{End, Seat};
-use super::token::{self, Secret, SessionId};
+use super::token::{self, Secret, SessionId, Shown};
 use crate::access::Hashed;
 use crate::failure::Failure;
 use crate::places::Places;
@@ -34,12 +41,40 @@ struct Entry {
     secret: Hashed,
 }
 
+/// Tells a host under which name it is known here, once it is.
+type Named = watch::Sender<Option<SessionId>>;
+
+/// A session that comes here from another instance, until it is here.
+struct Coming {
+    all: Arc<Mutex<BTreeSet<SessionId>>>,
+    id: SessionId,
+}
+
+impl Coming {
+    /// None if it comes already.
+    fn begin(all: &Arc<Mutex<BTreeSet<SessionId>>>, id: &SessionId) -> Option<Self> {
+        let mut coming = all.lock().unwrap_or_else(PoisonError::into_inner);
+        coming.insert(id.clone()).then(|| Self {
+            all: all.clone(),
+            id: id.clone(),
+        })
+    }
+}
+
+impl Drop for Coming {
+    fn drop(&mut self) {
+        let mut coming = self.all.lock().unwrap_or_else(PoisonError::into_inner);
+        coming.remove(&self.id);
+    }
+}
+
 /// All sessions that this instance holds.
 pub struct Registry {
     places: Arc<Places>,
     config: Config,
     most: usize,
     entries: Arc<Mutex<BTreeMap<SessionId, Entry>>>,
+    coming: Arc<Mutex<BTreeSet<SessionId>>>,
     /// Lists of partitions, by their length: shared, because a thousand sessions would have a
     /// thousand of the same.
     lists: Mutex<BTreeMap<u32, StaticPartitions>>,
@@ -55,6 +90,7 @@ impl Registry {
             config,
             most,
             entries: Arc::default(),
+            coming: Arc::default(),
             lists: Mutex::default(),
             refresh: watch::Sender::new(0),
             hosts: TaskTracker::new(),
@@ -79,6 +115,33 @@ impl Registry {
         consumer: String,
         metadata: Value,
     ) -> Result<Registered, Failure> {
+        let secret = Secret::draw()?;
+        let hashed = secret.hashed();
+        let belongs = Belonging::Hosted(hashed.badge());
+        let setup = Setup::read(&self.places, group, &self.config).await?;
+        let ttl = setup.config.session_ttl();
+        let about = (consumer.clone(), metadata);
+        let (seat, named, claim) = self.admit(group, setup, about, belongs).await?;
+        let (worker, incarnation) = claim;
+        let id = SessionId {
+            group: group.to_owned(),
+            worker,
+            incarnation,
+        };
+        let token = token::write(&id, &secret, &consumer);
+        self.seat(&id, seat, hashed, &named);
+        Ok(Registered { id, token, ttl })
+    }
+
+    /// Starts a member of the group, and waits until it has its id. Whoever calls gives it its name
+    /// here, by which it is forgotten when it ends.
+    async fn admit(
+        &self,
+        group: &str,
+        setup: Setup,
+        (consumer, metadata): (String, Value),
+        belongs: Belonging,
+    ) -> Result<(Arc<Seat>, Named, (WorkerId, Incarnation)), Failure> {
         if self.hosts.is_closed() {
             return Err(Failure::unavailable("this instance stops"));
         }
@@ -87,9 +150,6 @@ impl Registry {
                 "this instance holds as many sessions as it may",
             ));
         }
-        let setup = Setup::read(&self.places, group, &self.config).await?;
-        let secret = Secret::draw()?;
-        let ttl = setup.config.session_ttl();
         let topic = setup.topic.clone();
         let seat = Arc::new(Seat::new(consumer, metadata, &setup.config, topic));
         let identity = setup.topic.identity().await?;
@@ -97,11 +157,12 @@ impl Registry {
         let partitions = self.partitions(setup.partitions);
         let builder = Manager::builder(group, store, partitions)
             .config(setup.config)
-            .log_identity(identity);
+            .log_identity(identity)
+            .hosting(belongs);
         let (claimed, claim) = oneshot::channel();
         let hosting = host(seat.clone(), builder, self.refresh.subscribe(), claimed);
-        let (known, entries) = (watch::Sender::new(None::<SessionId>), self.entries.clone());
-        let mut told = known.subscribe();
+        let (named, entries) = (Named::new(None), self.entries.clone());
+        let mut told = named.subscribe();
         let _host = self.hosts.spawn(async move {
             hosting.await;
             // Out of the list at once: whoever asks later hears that it is gone.
@@ -110,46 +171,99 @@ impl Registry {
                 entries.remove(id);
             }
         });
-        let (worker, incarnation) = match claim.await {
-            Ok(claim) => claim?,
-            Err(_) => {
-                return Err(Failure::unavailable(
-                    "the session got no place in the group",
-                ));
+        match claim.await {
+            Ok(Ok(claim)) => Ok((seat, named, claim)),
+            Ok(Err(WorkerError::Fatal(Fatal::SessionOver))) => {
+                Err(Failure::session_gone("this session is over"))
             }
-        };
-        let id = SessionId {
-            group: group.to_owned(),
-            worker,
-            incarnation,
-        };
-        let token = token::write(&id, &secret);
-        let entry = Entry {
-            seat,
-            secret: secret.hashed(),
-        };
-        self.entries().insert(id.clone(), entry);
-        known.send_replace(Some(id.clone()));
-        Ok(Registered { id, token, ttl })
-    }
-
-    /// The session that a token opens, and that the client names.
-    pub fn find(&self, token: &str, group: &str, session: &str) -> Result<Arc<Seat>, Failure> {
-        let Some((id, secret)) = token::read(token) else {
-            return Err(wrong_token());
-        };
-        if id.group != group || id.to_string() != session {
-            return Err(wrong_token());
-        }
-        match self.entries().get(&id) {
-            Some(entry) if entry.secret.is(&secret) => Ok(entry.seat.clone()),
-            Some(_) => Err(wrong_token()),
-            // Another instance may have held it. Here it would be adopted: the token has the group,
-            // the worker and its life, and the hash of its secret belongs into that life's record.
-            None => Err(Failure::session_gone(
-                "this instance does not hold that session",
+            Ok(Err(error)) => Err(error.into()),
+            Err(_) => Err(Failure::unavailable(
+                "the session got no place in the group",
             )),
         }
+    }
+
+    fn seat(&self, id: &SessionId, seat: Arc<Seat>, secret: Hashed, named: &Named) {
+        self.entries().insert(id.clone(), Entry { seat, secret });
+        named.send_replace(Some(id.clone()));
+    }
+
+    /// The session that a token opens, and that the client names, if this instance holds it.
+    pub async fn find(
+        &self,
+        token: &str,
+        group: &str,
+        session: &str,
+    ) -> Result<Arc<Seat>, Failure> {
+        let shown = shown(token, group, session)?;
+        if let Some(seat) = self.held(&shown)? {
+            return Ok(seat);
+        }
+        Err(if self.lives(&shown).await? {
+            Failure::not_here()
+        } else {
+            Failure::session_gone("this session is over")
+        })
+    }
+
+    /// Whether the session lives, wherever that is.
+    async fn lives(&self, shown: &Shown) -> Result<bool, Failure> {
+        let key = Key::Worker(shown.id.worker.clone());
+        let found = self.places.records(&shown.id.group)?.read(&key).await?;
+        let badge = Hashed::of(&shown.secret).badge();
+        Ok(found.is_some_and(|stored| match &stored.record {
+            Record::Worker(record) => !record.status.is_over() && record.badge == Some(badge),
+            _ => false,
+        }))
+    }
+
+    /// Ends the session that a token opens.
+    pub async fn end(&self, token: &str, group: &str, session: &str) -> Result<(), Failure> {
+        let seat = self.find(token, group, session).await?;
+        seat.hear()?;
+        seat.end(End::Goodbye);
+        seat.is_over().await;
+        // It may have gone on elsewhere, and this instance had not noticed before.
+        if seat.was_lost() && self.lives(&shown(token, group, session)?).await? {
+            return Err(Failure::not_here());
+        }
+        Ok(())
+    }
+
+    fn held(&self, shown: &Shown) -> Result<Option<Arc<Seat>>, Failure> {
+        match self.entries().get(&shown.id) {
+            Some(entry) if !entry.secret.is(&shown.secret) => Err(wrong_token()),
+            Some(entry) => Ok((!entry.seat.has_ended()).then(|| entry.seat.clone())),
+            None => Ok(None),
+        }
+    }
+
+    /// The session that a token opens. One that another instance has, or had, goes on here: the
+    /// client is what decides where it is.
+    pub async fn find_or_go_on(
+        &self,
+        token: &str,
+        group: &str,
+        session: &str,
+    ) -> Result<Arc<Seat>, Failure> {
+        let shown = shown(token, group, session)?;
+        if let Some(seat) = self.held(&shown)? {
+            return Ok(seat);
+        }
+        let Some(_coming) = Coming::begin(&self.coming, &shown.id) else {
+            return Err(Failure::unavailable("the session is on its way here"));
+        };
+        let setup = Setup::read(&self.places, group, &self.config).await?;
+        let prefix = &setup.config.worker_id_prefix;
+        let Some(number) = codec::worker_number(prefix, &shown.id.worker) else {
+            return Err(wrong_token());
+        };
+        let hashed = Hashed::of(&shown.secret);
+        let belongs = Belonging::Continued(hashed.badge(), number);
+        let about = (shown.consumer, Value::Object(Map::new()));
+        let (seat, named, _) = self.admit(group, setup, about, belongs).await?;
+        self.seat(&shown.id, seat.clone(), hashed, &named);
+        Ok(seat)
     }
 
     /// All of a group.
@@ -180,6 +294,15 @@ impl Registry {
             tracing::warn!("some sessions did not end in time");
         }
     }
+}
+
+/// What a token tells, if it is the one of this session.
+fn shown(token: &str, group: &str, session: &str) -> Result<Shown, Failure> {
+    let shown = token::read(token).filter(|shown| {
+        let named = shown.id.group == group && shown.id.to_string() == session;
+        named && shown.consumer.len() <= LONGEST_NAME
+    });
+    shown.ok_or_else(wrong_token)
 }
 
 fn wrong_token() -> Failure {

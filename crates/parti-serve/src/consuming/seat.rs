@@ -72,6 +72,8 @@ struct Held {
 struct State {
     phase: Phase,
     end: Option<End>,
+    /// The group has given the session up, whatever it was to end for.
+    lost: bool,
     held: BTreeMap<PartitionId, Held>,
     /// The last done offsets, as they were when partitions were taken.
     taken: BTreeMap<PartitionId, (Epoch, Option<Offset>)>,
@@ -162,6 +164,7 @@ impl Seat {
             state: Mutex::new(State {
                 phase: Phase::Live,
                 end: None,
+                lost: false,
                 held: BTreeMap::new(),
                 taken: BTreeMap::new(),
                 news: VecDeque::new(),
@@ -291,6 +294,7 @@ impl Seat {
     /// The session is to end; the first reason stays.
     pub fn end(&self, end: End) {
         self.change(|state| {
+            state.lost |= end == End::Lost;
             state.end.get_or_insert(end);
         });
     }
@@ -333,6 +337,16 @@ impl Seat {
             state.held.clear();
             state.phase = Phase::Over(why.to_owned());
         });
+    }
+
+    /// Whether the group gave it up: it was ended, or goes on elsewhere.
+    pub fn was_lost(&self) -> bool {
+        self.lock().lost
+    }
+
+    /// Whether it is over.
+    pub fn has_ended(&self) -> bool {
+        matches!(self.lock().phase, Phase::Over(_))
     }
 
     /// Waits until it is over.
@@ -385,7 +399,7 @@ impl Seat {
         let each = each.map(|((commit, grant), there)| async move {
             let (result, why) = match grant {
                 Some(_) if !there => refused("the log has no such message"),
-                Some(grant) => verdict(grant.commit(Offset(commit.offset)).await),
+                Some(grant) => verdict(grant.commit_stored(Offset(commit.offset)).await),
                 None => not_held(),
             };
             Committed {

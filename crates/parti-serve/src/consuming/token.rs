@@ -1,7 +1,8 @@
 //! A session's token: who it is, and a secret that nobody else has.
 //!
-//! It names the group, the worker and its life, so that any instance can tell whose it is. Only the
-//! hash of the secret is ever kept.
+//! It names the group, the worker and the life that it began with, so that any instance can tell whose
+//! it is and go on with it, and what the consumer calls itself. Only the hash of the secret is ever
+//! kept.
 
 use std::fmt;
 
@@ -60,29 +61,45 @@ struct Carried {
     w: String,
     i: u64,
     s: String,
+    n: String,
+}
+
+/// What a token tells.
+pub struct Shown {
+    /// Which session.
+    pub id: SessionId,
+    /// What nobody else has.
+    pub secret: Vec<u8>,
+    /// What the consumer calls itself.
+    pub consumer: String,
 }
 
 /// The token of a session.
-pub fn write(id: &SessionId, secret: &Secret) -> String {
+pub fn write(id: &SessionId, secret: &Secret, consumer: &str) -> String {
     let carried = Carried {
         g: id.group.clone(),
         w: id.worker.to_string(),
         i: id.incarnation.0,
         s: URL_SAFE_NO_PAD.encode(secret.0),
+        n: consumer.to_owned(),
     };
     // Text and a number are always JSON.
     URL_SAFE_NO_PAD.encode(serde_json::to_vec(&carried).unwrap_or_default())
 }
 
-/// Whose token this is, and the secret in it.
-pub fn read(token: &str) -> Option<(SessionId, Vec<u8>)> {
+/// Whose token this is.
+pub fn read(token: &str) -> Option<Shown> {
     let carried: Carried = serde_json::from_slice(&URL_SAFE_NO_PAD.decode(token).ok()?).ok()?;
     let id = SessionId {
         group: carried.g,
         worker: WorkerId::new(carried.w),
         incarnation: Incarnation(carried.i),
     };
-    Some((id, URL_SAFE_NO_PAD.decode(carried.s).ok()?))
+    Some(Shown {
+        id,
+        secret: URL_SAFE_NO_PAD.decode(carried.s).ok()?,
+        consumer: carried.n,
+    })
 }
 
 #[cfg(test)]
@@ -100,10 +117,12 @@ mod tests {
             Secret::draw().expect("random"),
             Secret::draw().expect("random"),
         );
-        let (read_id, read_secret) = read(&write(&id, &secret)).expect("a token");
-        assert_eq!((&read_id, id.to_string().as_str()), (&id, "worker-7.41"));
-        assert!(secret.hashed().is(&read_secret));
-        assert!(!other.hashed().is(&read_secret));
+        let shown = read(&write(&id, &secret, "billing")).expect("a token");
+        assert_eq!((&shown.id, id.to_string().as_str()), (&id, "worker-7.41"));
+        assert_eq!(shown.consumer, "billing");
+        assert!(secret.hashed().is(&shown.secret));
+        assert!(!other.hashed().is(&shown.secret));
+        assert_eq!(secret.hashed().badge(), Hashed::of(&shown.secret).badge());
         for garbage in ["", "x", "e30", "!!!", &"A".repeat(10_000)] {
             assert!(read(garbage).is_none(), "{garbage}");
         }

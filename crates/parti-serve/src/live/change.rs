@@ -50,6 +50,7 @@ fn head(group: &Group) -> Value {
         plan: group.plan.clone(),
         workers: Vec::new(),
         handoffs: Vec::new(),
+        requests: group.requests.clone(),
         partitions: Vec::new(),
         history: Vec::new(),
         unreadable: Vec::new(),

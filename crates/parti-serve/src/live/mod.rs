@@ -273,6 +273,7 @@ mod tests {
             plan: None,
             workers: Vec::new(),
             handoffs: Vec::new(),
+            requests: Vec::new(),
             partitions: Vec::new(),
             history: Vec::new(),
             unreadable: Vec::new(),

@@ -176,7 +176,9 @@ impl Events {
         };
         let head = String::from_utf8_lossy(&read[..end]).into_owned();
         let mut chunks = Chunks::default();
-        chunks.feed(&read[end..]);
+        if head.starts_with("HTTP/1.1 200") {
+            chunks.feed(&read[end..]);
+        }
         Self {
             stream,
             chunks,

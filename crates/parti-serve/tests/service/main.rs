@@ -2,6 +2,7 @@
 
 mod client;
 mod clients;
+mod instances;
 mod live;
 mod operating;
 mod safety;

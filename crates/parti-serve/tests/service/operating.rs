@@ -70,7 +70,8 @@ async fn checkpoints_move_and_plans_tell() {
         .ok(200);
     assert_eq!(forced["changes"][0]["done"], true);
     assert_eq!(forced["changes"][0]["to"], 3);
-    // Its owner is fenced, and takes it again at the new place.
+    // Its owner is fenced by its next commit, and takes it again at the new place.
+    assert_eq!(consumer.commit("1", epoch, 8).await, "fenced");
     let again = consumer
         .holds(|held| held.get("1").is_some_and(|(new, _)| *new > epoch))
         .await;

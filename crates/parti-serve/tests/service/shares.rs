@@ -4,7 +4,6 @@ use std::collections::BTreeSet;
 
 use serde_json::json;
 
-use crate::client::send;
 use crate::scene::{Consumer, Held, Manner, Scene, settings};
 use parti_serve::Service;
 
@@ -216,12 +215,6 @@ async fn two_instances_share_a_group_and_one_stops_gracefully() {
     for (partition, (epoch, _)) in &held {
         assert_eq!(there.commit(partition, *epoch, 7).await, "ok");
     }
-    // Its token is of no use elsewhere, yet.
-    let path = format!("/v1/groups/g/sessions/{}/heartbeat", there.session);
-    let auth = format!("Bearer {}", there.token);
-    let headers = [("authorization", auth.as_str())];
-    let reply = send(scene.address(), "POST", &path, &headers, None).await;
-    assert_eq!((reply.status, reply.code().as_str()), (410, "session_gone"));
     other.stop().await;
     assert_eq!(there.hears("end").await["why"], "the service stops");
     assert!(

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use parti_core::config::{Coordination, Ordering, StrategyChoice};
 use parti_core::ids::{
-    Epoch, Incarnation, Nonce, Offset, PartitionId, Revision, Term, Version, WorkerId,
+    Badge, Epoch, Incarnation, Nonce, Offset, PartitionId, Revision, Term, Version, WorkerId,
 };
 use parti_core::io::{Body, HandlerResult, Job, Message, SourceKind, Stored};
 use parti_core::key::Key;
@@ -210,6 +210,11 @@ impl<I: Invariant> Bench<I> {
     }
 
     pub fn try_claim(&mut self, proc: Proc, id: &str) -> Verdict {
+        self.claim_under(proc, id, None)
+    }
+
+    /// Claims an id for a consumer that shows this badge.
+    pub fn claim_under(&mut self, proc: Proc, id: &str, badge: Option<Badge>) -> Verdict {
         let record = WorkerRecord {
             incarnation: None,
             beat: 0,
@@ -225,6 +230,7 @@ impl<I: Invariant> Bench<I> {
             partitions: 0,
             heeds: Revision(0),
             renewed_at: 0,
+            badge,
             nonce: Nonce(0),
         };
         self.write(

@@ -18,6 +18,7 @@ mod evict_ends;
 mod exact_start;
 mod fewest_moves;
 mod full_cover;
+mod joins_told;
 mod keeps_nothing;
 mod lease_dispatch;
 mod named_errors;
@@ -143,6 +144,7 @@ pub fn all() -> Vec<Box<dyn Invariant + Send>> {
         Box::new(drain_empties::DrainEmpties::default()),
         Box::new(pin_stays::PinStays::default()),
         Box::new(evict_ends::EvictEnds::default()),
+        Box::new(joins_told::JoinsTold::default()),
         Box::new(requests_answered::RequestsAnswered),
         Box::new(full_cover::FullCover),
         Box::new(balance::Balance),

@@ -47,6 +47,8 @@ impl Invariant for NamedErrors {
                     Err(Fatal::StopTimedOut(_)) => Ok(()),
                     // It had heard of a new list, and of no leader that has: that can last.
                     Err(Fatal::Disagreement(_)) if facts.list_changed => Ok(()),
+                    // Its consumer has gone elsewhere, or asks for another session.
+                    Err(Fatal::SessionOver) if facts.setup.hosted() => Ok(()),
                     // An operator wanted it to.
                     Err(Fatal::Dismissed) if was_dismissed(facts, *proc) => Ok(()),
                     Err(Fatal::StableIdExhausted(_)) if lost.is_none() => match spare_id(facts) {

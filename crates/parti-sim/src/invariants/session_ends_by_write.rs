@@ -1,5 +1,6 @@
 //! No session ends without a write: an id is claimed again only after its last life was marked as
-//! over, or over a record that was silent for a whole lease; and the mark stays while a partition's record names that life.
+//! over, or over a record that was silent for a whole lease, or under the badge of the consumer that
+//! its last life was hosted for; and the mark stays while a partition's record names that life.
 
 use parti_core::ids::{Incarnation, WorkerId};
 use parti_core::key::Key;
@@ -54,7 +55,8 @@ impl Invariant for SessionEndsByWrite {
             return Ok(());
         };
         let next = after.incarnation_at(*revision);
-        if next != life && !before.status.is_over() && !silent(facts, id, life) {
+        let moved = before.badge.is_some() && before.badge == after.badge;
+        if next != life && !before.status.is_over() && !moved && !silent(facts, id, life) {
             return Err(format!(
                 "process {proc} replaced {id} ({life:?}), whose session was {:?}, by {next:?}",
                 before.status
@@ -81,7 +83,30 @@ fn silent(facts: &Facts, id: &WorkerId, life: Incarnation) -> bool {
 mod tests {
     use super::*;
     use crate::invariants::bench::Bench;
+    use parti_core::ids::Badge;
     use parti_core::record::SessionStatus;
+
+    #[test]
+    fn a_consumer_that_goes_on_elsewhere_shows_its_badge() {
+        for (shown, fine) in [
+            (Some(Badge(1)), true),
+            (Some(Badge(2)), false),
+            (None, false),
+        ] {
+            let mut bench = Bench::new(SessionEndsByWrite);
+            bench.start(2);
+            bench
+                .claim_under(0, "worker-0", Some(Badge(1)))
+                .expect("nobody has it");
+            let again = bench.claim_under(1, "worker-0", shown);
+            assert_eq!(again.is_ok(), fine, "{shown:?}");
+        }
+        let mut bench = Bench::new(SessionEndsByWrite);
+        bench.start(2);
+        bench.claim(0, "worker-0");
+        let again = bench.claim_under(1, "worker-0", None);
+        again.expect_err("no badge is nobody's badge");
+    }
 
     #[test]
     fn a_claim_over_a_live_session_is_caught() {

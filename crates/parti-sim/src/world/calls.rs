@@ -67,6 +67,9 @@ impl Running {
 
 impl World {
     pub(super) fn call(&mut self, proc: Proc, run: Run) {
+        if self.procs[proc].deserted {
+            return;
+        }
         self.serial += 1;
         let number = self.serial;
         let local = self.procs[proc].clock.local(self.now);

@@ -78,9 +78,15 @@ impl World {
                 if self.running_on(machine).is_some() || self.links[machine].starting {
                     return false;
                 }
-                self.start(machine, None);
+                let belongs = self.belonging();
+                self.start(machine, None, belongs);
             }
             Fault::Twin { machine } => return self.start_twin(machine),
+            Fault::Rehost {
+                machine,
+                host_lives,
+                stolen,
+            } => return self.rehost(machine, host_lives, stolen),
             Fault::CrashAtWrite {
                 victim,
                 kind,
@@ -336,16 +342,7 @@ impl World {
         let Some(proc) = self.running_on(machine) else {
             return false;
         };
-        let worker = self.procs[proc].worker.as_ref();
-        let number = worker.and_then(|worker| {
-            worker
-                .id()?
-                .as_str()
-                .rsplit('-')
-                .next()?
-                .parse::<u64>()
-                .ok()
-        });
+        let number = self.number_of(proc);
         let free = self
             .links
             .iter()
@@ -353,7 +350,8 @@ impl World {
         let (Some(number), Some(free)) = (number, free) else {
             return false;
         };
-        self.start(free, Some(number));
+        let belongs = self.belonging();
+        self.start(free, Some(number), belongs);
         true
     }
 

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use parti_core::io::{Ask, RequestId};
 use parti_core::planted;
+use parti_core::session::Belonging;
 use parti_core::time::Time;
 use parti_core::worker::{Event, Fatal, Report};
 
@@ -52,6 +53,10 @@ pub(super) struct Process {
     pub died_at: Option<Micros>,
     /// When another process takes its place after it ended.
     pub restart_after: Option<Micros>,
+    /// Whose session it has.
+    pub belongs: Belonging,
+    /// Nobody works there: no call begins.
+    pub deserted: bool,
 }
 
 impl World {
@@ -61,7 +66,7 @@ impl World {
         self.queue.push(at, Happening::Start { machine, preferred });
     }
 
-    pub(super) fn start(&mut self, machine: usize, preferred: Option<u64>) {
+    pub(super) fn start(&mut self, machine: usize, preferred: Option<u64>, belongs: Belonging) {
         self.links[machine].starting = false;
         if self.links[machine].running.is_some() {
             return;
@@ -75,6 +80,7 @@ impl World {
             self.strategy.clone(),
             self.source.identity(),
             preferred,
+            belongs,
             seed,
         );
         self.serial += 1;
@@ -99,6 +105,8 @@ impl World {
             from_source: 0,
             died_at: None,
             restart_after: None,
+            belongs,
+            deserted: false,
         });
         self.links[machine].running = Some(proc);
         self.trace.say(self.now, || {
@@ -284,6 +292,8 @@ impl World {
                 | Fatal::Disagreement(_)
                 | Fatal::Dismissed,
             ) => Some(self.lots.between(SECOND, 3 * SECOND)),
+            // Its consumer asks for another one, if it is still there.
+            Err(Fatal::SessionOver) if !self.procs[proc].deserted => Some(SECOND),
             Err(_) => None,
         };
         self.gone(proc, restart_after);

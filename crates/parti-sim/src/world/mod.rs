@@ -21,6 +21,7 @@
 mod calls;
 mod clock;
 mod faults;
+mod hosts;
 mod link;
 mod lives;
 mod operator;
@@ -73,6 +74,8 @@ enum Happening {
         machine: usize,
         preferred: Option<u64>,
     },
+    /// The host of a consumer that left has heard nothing of it for a TTL.
+    GivesUp { proc: Proc },
     /// A worker is asked to stop.
     AskToStop {
         proc: Proc,
@@ -300,7 +303,11 @@ impl World {
 
     fn happen(&mut self, what: Happening) {
         match what {
-            Happening::Start { machine, preferred } => self.start(machine, preferred),
+            Happening::Start { machine, preferred } => {
+                let belongs = self.belonging();
+                self.start(machine, preferred, belongs);
+            }
+            Happening::GivesUp { proc } => self.crash(proc, None),
             Happening::AskToStop {
                 proc,
                 restart_after,

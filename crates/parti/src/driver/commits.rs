@@ -1,18 +1,19 @@
 //! Progress that comes from outside, and the lease that whoever makes it must look at.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use parti_core::ids::{Epoch, Offset, PartitionId};
 use parti_core::io::{Ask, CommitRefused};
 use parti_core::time::Time;
-use parti_core::worker::Event;
+use parti_core::worker::{Answer, Event};
 use tokio::sync::{mpsc, oneshot};
 
 use crate::clock::Clock;
 
 /// Where the answer to a commit goes.
-pub(super) type Answer = oneshot::Sender<Result<(), CommitRefused>>;
+type Asker = oneshot::Sender<Result<(), CommitRefused>>;
 
 /// Commits that wait for the event loop.
 pub(crate) type CommitInbox = mpsc::UnboundedReceiver<CommitRequest>;
@@ -23,18 +24,36 @@ pub(crate) struct CommitRequest {
     epoch: Epoch,
     offset: Offset,
     answer: Answer,
+    asker: Asker,
 }
 
-impl CommitRequest {
-    pub(super) fn into_event(self) -> (Event, Answer) {
-        let event = Event::Commit {
-            // One at a time: there is nothing to tell apart.
-            ask: Ask(0),
-            partition: self.partition,
-            epoch: self.epoch,
-            offset: self.offset,
-        };
-        (event, self.answer)
+/// Those who wait for an answer.
+#[derive(Debug, Default)]
+pub(super) struct Askers {
+    last: u64,
+    waiting: BTreeMap<Ask, Asker>,
+}
+
+impl Askers {
+    /// Remembers who asks.
+    pub(super) fn take_in(&mut self, request: CommitRequest) -> Event {
+        self.last += 1;
+        let ask = Ask(self.last);
+        self.waiting.insert(ask, request.asker);
+        Event::Commit {
+            ask,
+            partition: request.partition,
+            epoch: request.epoch,
+            offset: request.offset,
+            answer: request.answer,
+        }
+    }
+
+    /// Tells whoever asked, if they are still there.
+    pub(super) fn answer(&mut self, ask: Ask, result: Result<(), CommitRefused>) {
+        if let Some(asker) = self.waiting.remove(&ask) {
+            let _ = asker.send(result);
+        }
     }
 }
 
@@ -99,13 +118,15 @@ impl Committer {
         partition: PartitionId,
         epoch: Epoch,
         offset: Offset,
+        answer: Answer,
     ) -> Result<(), CommitRefused> {
-        let (answer, answered) = oneshot::channel();
+        let (asker, answered) = oneshot::channel();
         let request = CommitRequest {
             partition,
             epoch,
             offset,
             answer,
+            asker,
         };
         // A loop that has ended owns nothing.
         let _ = self.requests.send(request);

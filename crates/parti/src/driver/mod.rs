@@ -43,7 +43,7 @@ use crate::metrics::Probe;
 use crate::partitions::PartitionSource;
 use crate::source::Transport;
 use crate::store::{GroupChange, GroupStore};
-use commits::{CommitInbox, CommitRequest, Lease};
+use commits::{Askers, CommitInbox, Lease};
 use runs::Runs;
 use tasks::{Tasks, caught};
 
@@ -141,7 +141,7 @@ pub(crate) fn start(parts: Parts, tasks: &Tasks) -> Handles {
         actions: Vec::new(),
         assignment: None,
         lease: parts.lease,
-        committing: None,
+        askers: Askers::default(),
         probe: parts.probe,
     };
     tasks.spawn(driver.run(inbox, parts.commits));
@@ -195,8 +195,8 @@ struct Driver {
     /// What it was last told to serve and prepare.
     assignment: Option<Arc<Assignment>>,
     lease: Arc<Lease>,
-    /// Who waits for the answer to the commit that is being handled.
-    committing: Option<commits::Answer>,
+    /// Who waits for the answer to a commit.
+    askers: Askers,
     probe: Option<Probe>,
 }
 
@@ -220,6 +220,7 @@ impl Driver {
         let timer = tokio::time::sleep_until(self.wake());
         tokio::pin!(timer);
         let mut burst = Vec::with_capacity(BURST);
+        let mut requests = Vec::new();
         loop {
             tokio::select! {
                 taken = inbox.recv_many(&mut burst, BURST) => {
@@ -229,7 +230,10 @@ impl Driver {
                     self.handle_all(&mut burst);
                 }
                 // Disabled once nobody is left who could commit.
-                Some(commit) = commits.recv() => self.commit(commit),
+                1.. = commits.recv_many(&mut requests, BURST) => {
+                    burst.extend(requests.drain(..).map(|request| self.askers.take_in(request)));
+                    self.handle_all(&mut burst);
+                }
                 () = &mut timer => {
                     if self.wall.jumped(self.clock.as_ref(), self.origin) {
                         self.handle(Event::ClockJumped);
@@ -287,14 +291,6 @@ impl Driver {
         self.tell_status(end);
     }
 
-    /// The answer is among the actions of this very event.
-    fn commit(&mut self, request: CommitRequest) {
-        let (event, answer) = request.into_event();
-        self.committing = Some(answer);
-        self.handle(event);
-        self.committing = None;
-    }
-
     fn tell_status(&self, end: Option<Result<(), Fatal>>) {
         let worker = &self.worker;
         self.status.send_if_modified(|status| {
@@ -333,12 +329,7 @@ impl Driver {
                 self.runs.start(run, worker, times, &self.tasks);
             }
             Action::Halt(partition) => self.runs.halt(&partition),
-            Action::Committed(_, result) => {
-                if let Some(answer) = self.committing.take() {
-                    // Whoever asked may have gone meanwhile.
-                    let _ = answer.send(result);
-                }
-            }
+            Action::Committed(ask, result) => self.askers.answer(ask, result),
             Action::Report(report) => {
                 self.note_assignment(&report);
                 for observer in &self.observers {

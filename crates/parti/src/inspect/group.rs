@@ -8,6 +8,7 @@ use serde::Serialize;
 
 use super::history::{Happening, happenings};
 use super::partition::partitions;
+use super::request::{RequestView, requests};
 use super::worker::workers;
 use super::{Bounds, PartitionView, Records, WorkerView};
 
@@ -34,6 +35,8 @@ pub struct Group {
     pub workers: Vec<WorkerView>,
     /// What is moving, by partition.
     pub handoffs: Vec<Handoff>,
+    /// What operators asked for and is not carried out yet, oldest first.
+    pub requests: Vec<RequestView>,
     /// Every partition that was ever taken or that somebody is told to serve, by id.
     pub partitions: Vec<PartitionView>,
     /// Records that this program cannot read.
@@ -93,6 +96,15 @@ pub enum Stage {
     Taking,
 }
 
+/// Partitions that nobody serves, though workers live: all of those are drained.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Stranded {
+    /// How many partitions.
+    pub partitions: usize,
+    /// Who lives.
+    pub workers: Vec<WorkerId>,
+}
+
 /// A record that cannot be read. It is left alone.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Unreadable {
@@ -113,20 +125,44 @@ impl Group {
         };
         let partitions = partitions(records);
         let identity = records.identity();
-        Self {
+        let mut group = Self {
             name: name.to_owned(),
             coordination: identity.map_or_else(String::new, |group| group.coordination.clone()),
             stream: identity.map(|group| group.stream).filter(|id| *id != 0),
             closed: records.is_closed(),
             plan: plan(records),
             workers: workers(records, leader.as_ref()),
+            requests: requests(records),
             handoffs: handoffs(records, &partitions),
             partitions,
             unreadable: unreadable(records),
             history: happenings(&records.events),
             leader,
             term,
+        };
+        group.say_why_stranded();
+        group
+    }
+
+    /// The plan says why for a few of them, and a group without a leader has none.
+    fn say_why_stranded(&mut self) {
+        if self.stranded().is_some() {
+            for partition in self.partitions.iter_mut().filter(|own| own.is_idle()) {
+                partition.unserved = Some("all living workers are drained: undrain one".into());
+            }
         }
+    }
+
+    /// What nobody serves because every worker that lives is drained; none if that is not so.
+    pub fn stranded(&self) -> Option<Stranded> {
+        let mut there = self.workers.iter().filter(|own| !own.status.is_over());
+        let partitions = self.partitions.iter().filter(|own| own.is_idle()).count();
+        let workers: Vec<WorkerId> = there.clone().map(|own| own.id.clone()).collect();
+        let all_drained = there.all(|own| own.drained) && !workers.is_empty();
+        (all_drained && partitions > 0).then_some(Stranded {
+            partitions,
+            workers,
+        })
     }
 
     /// Takes over where the source says that partitions begin and end.

@@ -20,16 +20,18 @@ mod group;
 mod history;
 mod partition;
 mod records;
+mod request;
 pub mod whatif;
 mod worker;
 
 pub use bounds::Bounds;
 pub(crate) use follow::Follower;
 pub use follow::{Sight, follow};
-pub use group::{Group, Handoff, Plan, Stage, Unreadable};
+pub use group::{Group, Handoff, Plan, Stage, Stranded, Unreadable};
 pub use history::{Happening, history};
 pub use partition::{OwnerSession, PartitionView};
 pub(crate) use records::{CLOSED, Records};
+pub use request::{Progress, RequestView};
 pub use worker::WorkerView;
 
 use crate::store::{Error, GroupStore};

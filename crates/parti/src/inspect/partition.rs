@@ -116,6 +116,11 @@ impl PartitionView {
         )
     }
 
+    /// Whether nobody serves it, though nobody paused it.
+    pub fn is_idle(&self) -> bool {
+        !self.is_served() && !self.paused
+    }
+
     /// Takes over what the source says.
     pub(super) fn locate(&mut self, bounds: &Bounds) {
         self.first = Some(bounds.first);

@@ -9,8 +9,8 @@ use parti_core::ids::{
 use parti_core::io::{Expect, Write, WriteOutcome};
 use parti_core::key::Key;
 use parti_core::record::{
-    AssignmentRecord, GroupRecord, LeaderRecord, Lifecycle, OverridesRecord, PartitionRecord,
-    Ready, Record, SessionStatus, WorkerRecord,
+    AssignmentRecord, GroupRecord, LeaderRecord, Lifecycle, Outcome, OverridesRecord,
+    PartitionRecord, Ready, Record, Request, RequestRecord, SessionStatus, WorkerRecord,
 };
 
 use super::*;
@@ -50,10 +50,14 @@ impl Desk {
     }
 
     pub async fn group(&self) {
+        self.group_of("leader").await;
+    }
+
+    pub async fn group_of(&self, coordination: &str) {
         let group = GroupRecord {
             store: Nonce(1),
             stream: 7,
-            coordination: "leader".into(),
+            coordination: coordination.into(),
             strategy: None,
             nonce: Nonce(1),
         };
@@ -91,6 +95,7 @@ impl Desk {
             partitions: 0,
             heeds: Revision(0),
             renewed_at: 1_000 + beat,
+            badge: None,
             nonce: Nonce(beat),
         };
         let key = Key::Worker(worker(name));
@@ -306,4 +311,76 @@ async fn what_operators_paused_is_shown_as_paused() {
     assert_eq!(is_paused(&other).await, Some(false));
     desk.decide(|overrides| overrides.resume(&id)).await;
     assert_eq!(is_paused(&id).await, Some(false));
+}
+
+#[tokio::test]
+async fn what_was_asked_for_and_is_not_carried_out_is_shown() {
+    let desk = Desk::new();
+    desk.group().await;
+    let ask = async |id: &str, name: &str, outcome: Outcome| {
+        let record = RequestRecord {
+            request: Request::Drain {
+                worker: worker(name),
+            },
+            by: "alice".into(),
+            why: "new kernel".into(),
+            at: 5,
+            outcome,
+            nonce: Nonce(0),
+        };
+        let key = Key::Request(id.into());
+        desk.put(key, Record::Request(Arc::new(record))).await;
+    };
+    let why = "no".to_owned();
+    ask("b", "worker-0", Outcome::Accepted).await;
+    ask("a", "worker-1", Outcome::Open).await;
+    ask("c", "worker-2", Outcome::Done).await;
+    ask("d", "worker-3", Outcome::Refused { why: why.clone() }).await;
+    ask("e", "worker-4", Outcome::Overtaken { by: why }).await;
+    let seen = desk.seen().await.requests;
+    let told: Vec<_> = (seen.iter())
+        .map(|one| (one.text.as_str(), one.progress))
+        .collect();
+    assert_eq!(
+        told,
+        [
+            ("drain worker-0", Progress::UnderWay),
+            ("drain worker-1", Progress::Waiting)
+        ],
+        "in the order in which they were asked for"
+    );
+    let asked = (seen[0].by.as_str(), seen[0].why.as_str(), seen[0].asked_ms);
+    assert_eq!(asked, ("alice", "new kernel", 5));
+}
+
+#[tokio::test]
+async fn a_group_whose_living_workers_are_all_drained_is_stranded() {
+    let desk = Desk::new();
+    desk.group_of("leaderless").await;
+    let a = desk.session("worker-0", SessionStatus::Live).await;
+    let b = desk.session("worker-1", SessionStatus::Live).await;
+    desk.owned("0", None, None).await;
+    desk.owned("1", Some(("worker-1", b)), None).await;
+    desk.owned("2", None, None).await;
+    desk.decide(|overrides| {
+        overrides.drain(&worker("worker-0"), a);
+        overrides.pause(&partition("2"));
+    })
+    .await;
+    assert_eq!(desk.seen().await.stranded(), None, "worker-1 serves");
+    desk.renew("worker-1", Some(b), SessionStatus::Evicted, 1)
+        .await;
+    let seen = desk.seen().await;
+    let stranded = Stranded {
+        partitions: 2,
+        workers: vec![worker("worker-0")],
+    };
+    assert_eq!(seen.stranded(), Some(stranded));
+    let why: Vec<bool> = (seen.partitions.iter())
+        .map(|own| own.unserved.is_some())
+        .collect();
+    assert_eq!(why, [true, true, false], "a paused one is another matter");
+    desk.renew("worker-0", Some(a), SessionStatus::Goodbye, 1)
+        .await;
+    assert_eq!(desk.seen().await.stranded(), None, "nobody lives");
 }

@@ -21,6 +21,8 @@ use async_trait::async_trait;
 use parti_core::config::StartPosition;
 use parti_core::ids::{Epoch, Offset, PartitionId, Version, WorkerId};
 use parti_core::io::CommitRefused;
+use parti_core::session::Belonging;
+use parti_core::worker::Answer;
 
 use crate::builder::{Builder, Consumption, IntoStore};
 use crate::driver::commits::Committer;
@@ -72,8 +74,21 @@ impl Grant {
     /// the next flush (`checkpoint_flush_interval`, or [`Member::flush`]), and in any case before the
     /// partition is released. A crash before that repeats what was done since.
     pub async fn commit(&self, offset: Offset) -> Result<(), CommitRefused> {
+        self.committed(offset, Answer::Counted).await
+    }
+
+    /// The same, and waits until it is in the store, which is asked at once: a crash after that
+    /// repeats nothing of it. Commits that come meanwhile share the next write.
+    pub async fn commit_stored(&self, offset: Offset) -> Result<(), CommitRefused> {
+        self.committed(offset, Answer::Stored).await
+    }
+
+    async fn committed(&self, offset: Offset, answer: Answer) -> Result<(), CommitRefused> {
         let partition = self.partition.clone();
-        self.committer.commit(partition, self.epoch, offset).await
+        let committer = &self.committer;
+        committer
+            .commit(partition, self.epoch, offset, answer)
+            .await
     }
 
     /// Whether messages may be handled now: look before each one. False once it is to be revoked, or
@@ -135,6 +150,15 @@ impl ManagerBuilder {
     #[must_use]
     pub fn log_identity(mut self, identity: u64) -> Self {
         self.consumption.log = identity;
+        self
+    }
+
+    /// Hosts a consumer that is elsewhere, and shows a badge (the hash of a secret of its own): its
+    /// session can go on at another host. When it is lost, the manager ends with
+    /// [`WorkerError`] instead of joining anew.
+    #[must_use]
+    pub fn hosting(mut self, consumer: Belonging) -> Self {
+        self.belongs = consumer;
         self
     }
 
@@ -238,7 +262,10 @@ impl Manager {
         offset: Offset,
     ) -> Result<(), CommitRefused> {
         let partition = partition.clone();
-        self.committer().commit(partition, epoch, offset).await
+        let committer = self.committer();
+        committer
+            .commit(partition, epoch, offset, Answer::Counted)
+            .await
     }
 
     /// Has everything revoked, commits, says goodbye; within `shutdown_timeout`.

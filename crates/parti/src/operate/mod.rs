@@ -11,6 +11,7 @@
 
 mod checkpoint;
 mod delete;
+mod evict;
 mod history;
 mod request;
 #[cfg(test)]
@@ -25,7 +26,7 @@ use crate::store;
 
 pub use checkpoint::{Change, Checkpoints, Place, Rules, Verdict, Wanted};
 pub use delete::{Deleted, delete_group};
-pub use request::{CarriedOut, Reason, request};
+pub use request::{CarriedOut, Patience, Reason, request};
 
 /// Why something was not done.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
@@ -39,6 +40,9 @@ pub enum Error {
     /// It would do harm now; the message says what to do first.
     #[error("{0}")]
     Refused(String),
+    /// Something else came between; the message says what, and what is so now.
+    #[error("{0}")]
+    Overtaken(String),
     /// It was begun and is not finished; doing it again goes on.
     #[error("{0}")]
     Unfinished(String),

@@ -12,21 +12,23 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use parti_core::ids::{Incarnation, PartitionId, Revision, WorkerId};
-use parti_core::io::{Expect, StoreError, Stored, Write, WriteOutcome};
+use parti_core::io::{Expect, StoreError, Write, WriteOutcome};
 use parti_core::key::Key;
 use parti_core::leader::requests::{self, Sight};
 use parti_core::record::{
     EventKind, Outcome, OverridesRecord, Record, Request, RequestRecord, SessionStatus,
     WorkerRecord,
 };
+use parti_core::text::count;
 use serde::Serialize;
 
+use super::evict::{end_silent, revoke};
 use super::{Error, history, nonce, of_core, wall_ms};
 use crate::inspect::{Follower, OwnerSession, Records};
 use crate::store::GroupStore;
 
 /// How often a write is tried that meets others' writes, or a store in trouble.
-const TRIES: u32 = 16;
+pub(super) const TRIES: u32 = 16;
 /// The wait before it is tried again on a store in trouble.
 const PAUSE: Duration = Duration::from_millis(250);
 
@@ -71,6 +73,28 @@ fn is_invisible(c: char) -> bool {
     matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
+/// How long to wait for what.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Patience {
+    /// For the effect of a request.
+    pub effect: Duration,
+    /// How long a worker of a group without a leader must have been silent for its eviction, where
+    /// no other is there to end its session. Longer than the group's `leaderless.lease_ttl`.
+    pub silence: Duration,
+}
+
+/// The usual silence: twice the default lease.
+const SILENCE: Duration = Duration::from_secs(10);
+
+impl From<Duration> for Patience {
+    fn from(effect: Duration) -> Self {
+        Self {
+            effect,
+            silence: SILENCE,
+        }
+    }
+}
+
 /// A request that was carried out.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct CarriedOut {
@@ -105,9 +129,10 @@ pub async fn request(
     store: &GroupStore,
     request: Request,
     reason: Reason,
-    patience: Duration,
+    patience: impl Into<Patience>,
 ) -> Result<CarriedOut, Error> {
     reason.check()?;
+    let patience = patience.into();
     let began = Instant::now();
     let records = Records::read(store).await?;
     let Some(group) = records.identity() else {
@@ -117,8 +142,11 @@ pub async fn request(
         let why = format!("group {:?} is being deleted", store.group());
         return Err(Error::Refused(why));
     }
+    let leaderless = group.coordination == "leaderless";
     let is_there = |(_, _, session): (_, _, &WorkerRecord)| !session.status.is_over();
-    if !records.sessions().any(is_there) {
+    // Without a leader nobody is needed for an eviction.
+    let by_hand = leaderless && matches!(request, Request::Evict { .. });
+    if !by_hand && !records.sessions().any(is_there) {
         return Err(Error::Refused(format!(
             "group {:?} has no workers that could {request}; start one first",
             store.group()
@@ -132,7 +160,6 @@ pub async fn request(
         outcome: Outcome::Open,
         nonce: nonce()?,
     };
-    let leaderless = group.coordination == "leaderless";
     // Only the wait for the effect is cut short: what was begun to be written is written, so that
     // "it stays" is true.
     let outcome = if leaderless {
@@ -140,19 +167,45 @@ pub async fn request(
             .carry_out(records, patience)
             .await?
     } else {
-        of_leader(store, asked, patience).await?
+        of_leader(store, asked, patience.effect).await?
     };
     match outcome {
         Outcome::Open | Outcome::Accepted => Err(Error::Unfinished(format!(
-            "the request to {request} is not carried out after {patience:?}, and stays: it will be \
-             when the group can"
+            "the request to {request} is not carried out after {:?}, and stays: it will be when the \
+             group can",
+            patience.effect
         ))),
         Outcome::Refused { why } => Err(Error::Refused(format!("cannot {request}: {why}"))),
+        Outcome::Overtaken { by } => {
+            let left = match &request {
+                Request::Drain { worker } => left_behind(store, worker).await?,
+                _ => String::new(),
+            };
+            Err(Error::Overtaken(format!(
+                "the request to {request} was overtaken: {by}{left}"
+            )))
+        }
         Outcome::Done => Ok(CarriedOut {
             request,
             took_ms: u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX),
         }),
     }
+}
+
+/// What became of the partitions of a worker that is gone.
+async fn left_behind(store: &GroupStore, worker: &WorkerId) -> Result<String, Error> {
+    let records = Records::read(store).await?;
+    let still = records.checkpoints().filter(|(_, _, record)| {
+        let owner = record.owner.as_ref().filter(|(owner, _)| owner == worker);
+        owner.is_some_and(|(_, life)| records.owner_session(worker, *life) == OwnerSession::Over)
+    });
+    Ok(match still.count() {
+        0 => "; others have all that it had".to_owned(),
+        still => format!(
+            "; others take over what it had from the last checkpoints, {} so far without an owner",
+            count(still as u64, "partition")
+        ),
+    })
 }
 
 /// Asks the leader, and waits for its answer.
@@ -183,9 +236,7 @@ async fn of_leader(
     let answer = async {
         loop {
             match follower.next(outcome).await {
-                Some(Ok(Some(outcome @ (Outcome::Done | Outcome::Refused { .. })))) => {
-                    return Ok(outcome);
-                }
+                Some(Ok(Some(outcome))) if outcome.is_final() => return Ok(outcome),
                 Some(Ok(Some(_))) => seen = true,
                 Some(Ok(None)) if seen => {
                     return Err(Error::Unfinished(format!(
@@ -212,7 +263,7 @@ async fn within(
 }
 
 /// Writes, again where the store is in trouble: the same write lands once, or meets itself.
-async fn persistent(store: &GroupStore, write: Write) -> WriteOutcome {
+pub(super) async fn persistent(store: &GroupStore, write: Write) -> WriteOutcome {
     let mut tries = 1;
     loop {
         let outcome = store.write(std::slice::from_ref(&write)).await.pop();
@@ -236,14 +287,14 @@ struct Leaderless<'a> {
 }
 
 impl Leaderless<'_> {
-    async fn carry_out(&self, records: Records, patience: Duration) -> Result<Outcome, Error> {
+    async fn carry_out(&self, records: Records, patience: Patience) -> Result<Outcome, Error> {
         let outcome = self.decide(records, patience).await?;
         let line = self.asked.told(&outcome);
         history::tell(self.store, EventKind::Request, &self.asked.by, line).await;
         Ok(outcome)
     }
 
-    async fn decide(&self, records: Records, patience: Duration) -> Result<Outcome, Error> {
+    async fn decide(&self, records: Records, patience: Patience) -> Result<Outcome, Error> {
         let request = &self.asked.request;
         if *request == Request::Rebalance {
             return Ok(Outcome::Refused {
@@ -252,14 +303,7 @@ impl Leaderless<'_> {
         }
         let mut follower = Follower::new(self.store.watch_all());
         let decided = match request {
-            Request::Evict {
-                worker,
-                incarnation,
-                stay_away,
-            } => {
-                self.revoke(records, worker, *incarnation, *stay_away)
-                    .await?
-            }
+            Request::Evict { .. } => revoke(self.store, records, request).await?,
             _ => self.override_strategy(records).await?,
         };
         let heeded = match decided {
@@ -284,7 +328,28 @@ impl Leaderless<'_> {
                 }
             }
         };
-        within(patience, effect).await
+        // Peers end the session once it is silent; if all are gone, there is only the operator.
+        let end = async {
+            match request {
+                Request::Evict {
+                    worker,
+                    incarnation,
+                    ..
+                } => end_silent(self.store, worker, *incarnation, patience.silence).await,
+                _ => std::future::pending().await,
+            }
+        };
+        let effect = async {
+            tokio::pin!(effect);
+            tokio::select! {
+                outcome = &mut effect => outcome,
+                ended = end => {
+                    ended?;
+                    effect.await
+                }
+            }
+        };
+        within(patience.effect, effect).await
     }
 
     /// Enters the request into the overrides; says at which revision they must be heeded, or why it
@@ -340,79 +405,17 @@ impl Leaderless<'_> {
         }
         Err(busy())
     }
-
-    /// Marks the session, so that it cannot be renewed: its worker gives it up, or it falls silent.
-    async fn revoke(
-        &self,
-        mut records: Records,
-        worker: &WorkerId,
-        life: Incarnation,
-        stay_away: bool,
-    ) -> Result<Result<Option<Revision>, String>, Error> {
-        let key = Key::Worker(worker.clone());
-        let status = if stay_away {
-            SessionStatus::Dismissed
-        } else {
-            SessionStatus::Revoked
-        };
-        for _ in 0..TRIES {
-            let sight = Seen {
-                records: &records,
-                heeded: None,
-            };
-            let mut nothing = OverridesRecord::default();
-            if let Err(why) = requests::enter(&self.asked.request, &mut nothing, &sight) {
-                return Ok(Err(why));
-            }
-            let found = records.workers.iter().find(|stored| stored.key == key);
-            let Some((revision, before)) = found.and_then(open_session) else {
-                return Ok(Ok(None));
-            };
-            let record = Record::Worker(Arc::new(WorkerRecord {
-                incarnation: Some(life),
-                status,
-                nonce: nonce()?,
-                ..before
-            }));
-            let write = Write {
-                key: key.clone(),
-                expect: Expect::At(revision),
-                value: Some(record.clone()),
-            };
-            match persistent(self.store, write).await {
-                WriteOutcome::Done(_) => return Ok(Ok(None)),
-                WriteOutcome::Conflict(Some(found)) if found.record == record => {
-                    return Ok(Ok(None));
-                }
-                WriteOutcome::Conflict(_) => records = Records::read(self.store).await?,
-                WriteOutcome::Failed(error) => return Err(of_core(&error).into()),
-            }
-        }
-        Err(busy())
-    }
 }
 
-fn busy() -> Error {
+pub(super) fn busy() -> Error {
     Error::Unfinished("others write the same record all the time; try again".into())
 }
 
-/// A session that is neither over nor revoked.
-fn open_session(stored: &Stored) -> Option<(Revision, WorkerRecord)> {
-    match &stored.record {
-        Record::Worker(record)
-            if matches!(record.status, SessionStatus::Live | SessionStatus::Leaving) =>
-        {
-            Some((stored.revision, (**record).clone()))
-        }
-        _ => None,
-    }
-}
-
 /// A group without a leader, as an operator sees it.
-struct Seen<'a> {
-    records: &'a Records,
+pub(super) struct Seen<'a> {
+    pub records: &'a Records,
     /// Nobody counts as done before it goes by the overrides of this revision.
-    heeded: Option<Revision>,
+    pub heeded: Option<Revision>,
 }
 
 impl Seen<'_> {

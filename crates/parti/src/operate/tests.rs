@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use parti_core::ids::{Epoch, Incarnation, Offset};
 use parti_core::key::{Key, Prefix};
-use parti_core::record::{Record, SessionStatus};
+use parti_core::record::{Record, Request, SessionStatus};
 
 use super::*;
 use crate::inspect::tests::{Desk, partition, worker};
@@ -248,4 +248,88 @@ async fn a_deletion_that_was_interrupted_goes_on() {
     assert!(matches!(stored.record, Record::Group(_)));
     let deleted = delete_group(&desk.store, SILENCE).await.expect("deleted");
     assert_eq!((deleted.partitions, deleted.others), (1, 1));
+}
+
+fn evict(name: &str, incarnation: Incarnation) -> Request {
+    Request::Evict {
+        worker: worker(name),
+        incarnation,
+        stay_away: false,
+    }
+}
+
+const PATIENCE: Patience = Patience {
+    effect: Duration::from_secs(60),
+    silence: SILENCE,
+};
+
+#[tokio::test(start_paused = true)]
+async fn without_a_leader_a_dead_worker_is_evicted_though_all_others_are_dead_too() {
+    let desk = Desk::new();
+    desk.group_of("leaderless").await;
+    let life = desk.session("worker-0", SessionStatus::Live).await;
+    desk.session("worker-1", SessionStatus::Evicted).await;
+    let began = tokio::time::Instant::now();
+    let done = request(&desk.store, evict("worker-0", life), reason(), PATIENCE).await;
+    assert!(done.is_ok(), "{done:?}");
+    assert!(began.elapsed() >= SILENCE, "not before it was silent");
+    assert_eq!(
+        desk.seen().await.workers[0].status,
+        SessionStatus::Evicted,
+        "its session is over"
+    );
+    let again = request(&desk.store, evict("worker-0", life), reason(), PATIENCE).await;
+    assert!(
+        again.is_ok(),
+        "nobody lives, and nobody needs to: {again:?}"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_eviction_leaves_alone_whoever_gives_up_by_itself() {
+    let desk = Desk::new();
+    desk.group_of("leaderless").await;
+    let life = desk.session("worker-0", SessionStatus::Live).await;
+    let giving_up = async {
+        tokio::time::sleep(SILENCE / 2).await;
+        desk.renew("worker-0", Some(life), SessionStatus::Free, 1)
+            .await
+    };
+    let asked = request(&desk.store, evict("worker-0", life), reason(), PATIENCE);
+    let (done, own) = tokio::join!(asked, giving_up);
+    assert!(done.is_ok(), "{done:?}");
+    let key = Key::Worker(worker("worker-0"));
+    let found = desk.store.read(&key).await.expect("readable");
+    assert_eq!(found.map(|stored| stored.revision), Some(own));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_drain_whose_worker_dies_says_so_and_what_became_of_its_partitions() {
+    let desk = Desk::new();
+    desk.group_of("leaderless").await;
+    let life = desk.session("worker-0", SessionStatus::Live).await;
+    desk.session("worker-1", SessionStatus::Live).await;
+    desk.owned("0", Some(("worker-0", life)), Some(3)).await;
+    desk.owned("1", Some(("worker-0", life)), Some(3)).await;
+    let dying = async {
+        tokio::time::sleep(SILENCE / 2).await;
+        desk.owned("1", None, Some(4)).await;
+        desk.renew("worker-0", Some(life), SessionStatus::Evicted, 1)
+            .await;
+    };
+    let drain = Request::Drain {
+        worker: worker("worker-0"),
+    };
+    let (asked, ()) = tokio::join!(request(&desk.store, drain, reason(), PATIENCE), dying);
+    let Err(Error::Overtaken(said)) = asked else {
+        panic!("{asked:?}")
+    };
+    assert_eq!(
+        said,
+        "the request to drain worker-0 was overtaken: worker-0 was gone before it had handed over \
+         everything; others take over what it had from the last checkpoints, 1 partition so far \
+         without an owner"
+    );
+    let told = desk.seen().await.history.pop().expect("a line").text;
+    assert!(told.contains("drain worker-0 (to see): not done"), "{told}");
 }

@@ -247,7 +247,9 @@ pub(crate) fn for_core(error: &Error) -> StoreError {
     match error {
         Error::Unavailable { .. } => StoreError::Unavailable,
         Error::Unknown { .. } => StoreError::Unknown,
-        Error::Conflict { .. } | Error::Rejected { .. } | Error::Corrupt { .. } => {
+        // The core's own error says who refuses.
+        Error::Rejected { why } => StoreError::Rejected(why.as_str().into()),
+        Error::Conflict { .. } | Error::Corrupt { .. } => {
             StoreError::Rejected(error.to_string().into())
         }
     }

@@ -61,7 +61,7 @@ pub use ext::StoreExt;
 pub(crate) use group::for_core;
 pub use group::{GroupChange, GroupStore};
 pub use memory::Memory;
-pub use open::open;
+pub use open::{check_url, open, open_existing};
 pub use parti_core::ids::Revision;
 pub use parti_core::io::Expect;
 pub use scope::{Scope, check_batch, check_key};

@@ -27,12 +27,7 @@ const KNOWN: [&str; 6] = ["sqlite", "nats", "tls", "etcd", "postgres", "postgres
 /// # }
 /// ```
 pub async fn open(url: &str) -> Result<Arc<dyn Store>, Error> {
-    let scheme = url.split_once(':').map_or("", |(scheme, _)| scheme);
-    match scheme.to_ascii_lowercase().as_str() {
-        "memory" if url.len() == "memory:".len() => Ok(Arc::new(Memory::new())),
-        "memory" => Err(Error::rejected(
-            "memory: takes nothing after the colon: it is this process's own",
-        )),
+    match scheme(url).as_str() {
         #[cfg(feature = "sqlite")]
         "sqlite" => Ok(Arc::new(super::sqlite::Sqlite::open(url).await?)),
         #[cfg(feature = "nats")]
@@ -41,6 +36,35 @@ pub async fn open(url: &str) -> Result<Arc<dyn Store>, Error> {
         "etcd" => Ok(Arc::new(super::etcd::Etcd::open(url).await?)),
         #[cfg(feature = "postgres")]
         "postgres" | "postgresql" => Ok(Arc::new(super::postgres::Postgres::open(url).await?)),
+        _ => check_url(url).map(|()| Arc::new(Memory::new()) as Arc<dyn Store>),
+    }
+}
+
+/// Opens a store to look at what is there: `None` if it names a file, and there is none. Where
+/// [`open`] would make it, a mistyped name would look like a store without groups.
+pub async fn open_existing(url: &str) -> Result<Option<Arc<dyn Store>>, Error> {
+    #[cfg(feature = "sqlite")]
+    if scheme(url) == "sqlite" && !super::sqlite::is_there(url).await? {
+        return Ok(None);
+    }
+    open(url).await.map(Some)
+}
+
+/// Whether a URL has the form of some store's, without asking anybody.
+pub fn check_url(url: &str) -> Result<(), Error> {
+    match scheme(url).as_str() {
+        "memory" if url.len() == "memory:".len() => Ok(()),
+        "memory" => Err(Error::rejected(
+            "memory: takes nothing after the colon: it is this process's own",
+        )),
+        #[cfg(feature = "sqlite")]
+        "sqlite" => super::sqlite::check_url(url),
+        #[cfg(feature = "nats")]
+        "nats" | "tls" => super::nats::check_url(url),
+        #[cfg(feature = "etcd")]
+        "etcd" => super::etcd::check_url(url),
+        #[cfg(feature = "postgres")]
+        "postgres" | "postgresql" => super::postgres::check_url(url),
         known if KNOWN.contains(&known) => Err(Error::rejected(format!(
             "this build of Parti has no {known} store; build it with that feature"
         ))),
@@ -48,5 +72,57 @@ pub async fn open(url: &str) -> Result<Arc<dyn Store>, Error> {
         _ => Err(Error::rejected(
             "the store's URL does not start with memory:, sqlite:, nats://, etcd:// or postgres://",
         )),
+    }
+}
+
+fn scheme(url: &str) -> String {
+    let scheme = url.split_once(':').map_or("", |(scheme, _)| scheme);
+    scheme.to_ascii_lowercase()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::group::for_core;
+
+    #[tokio::test]
+    async fn a_file_is_made_only_for_who_begins() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let file = folder.path().join("group.db");
+        let url = format!("sqlite:{}", file.display());
+        assert!(open_existing(&url).await.expect("no trouble").is_none());
+        assert!(!file.exists(), "looking makes nothing");
+        open(&url).await.expect("made");
+        assert!(open_existing(&url).await.expect("no trouble").is_some());
+    }
+
+    #[test]
+    fn a_url_is_judged_without_asking_anybody() {
+        for url in [
+            "memory:",
+            "sqlite:a.db",
+            "nats://127.0.0.1:1",
+            "etcd://127.0.0.1:1",
+            "postgres://127.0.0.1:1/db",
+        ] {
+            assert_eq!(check_url(url), Ok(()), "{url}");
+        }
+        for url in [
+            "bogus:",
+            "",
+            "sqlite:",
+            "memory:x",
+            "nats://",
+            "etcd://h?what=1",
+        ] {
+            assert!(check_url(url).is_err(), "{url}");
+        }
+    }
+
+    #[test]
+    fn who_refuses_is_said_once() {
+        let full = Error::rejected("the disk is full");
+        let said = for_core(&full).to_string();
+        assert_eq!(said, "the store refuses: the disk is full");
     }
 }

@@ -7,6 +7,7 @@ use crate::exit::{CODES, Failure};
 use crate::flags::GroupFlags;
 use crate::lines::{now, print};
 use crate::places;
+use crate::show::{count, plain};
 
 /// Write all checkpoints as JSON, for a backup or another store.
 ///
@@ -51,6 +52,7 @@ pub async fn run(args: Args) -> Result<(), Failure> {
         }
     }
     print(&text)?;
-    eprintln!("{} checkpoints of group {}", rows.len(), group.name);
+    let rows = count(rows.len(), "checkpoint");
+    eprintln!("{rows} of group {}", plain(&group.name));
     Ok(())
 }

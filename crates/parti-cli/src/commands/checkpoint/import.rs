@@ -72,7 +72,8 @@ pub async fn run(args: Args) -> Result<(), Failure> {
     let found = formats::read(&text, subscription, &map).map_err(wrong)?;
     tell_left_out(&found, subscription);
     let wanted = wanted(found.entries).map_err(wrong)?;
-    let store = places::records(&args.group).await?;
+    // Checkpoints may come before the group.
+    let store = places::first_records(&args.group, args.change.dry_run).await?;
     let checkpoints = Checkpoints::read(&store).await?;
     if let Some(source) = places::opened(&args.source).await? {
         let ids: Vec<PartitionId> = wanted.iter().map(|one| one.partition.clone()).collect();

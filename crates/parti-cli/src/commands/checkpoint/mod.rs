@@ -212,7 +212,7 @@ async fn refusal(
     };
     let more = match all.count() {
         0 => String::new(),
-        more => format!(" ({more} more are refused)"),
+        more => format!(" ({more} more refused)"),
     };
     let partition = &first.partition;
     Ok(Some(match &first.verdict {

@@ -3,13 +3,14 @@
 use std::sync::Arc;
 
 use parti::Config;
+use parti::core::text::few;
 use parti::inspect::{self, Group};
 use parti::store::{GroupStore, Store};
 
 use super::{Findings, source};
 use crate::places::Opened;
 use crate::show::{age, count, now_ms, word};
-use crate::view::is_there;
+use crate::view::{self, is_there};
 
 /// So many are named; the rest is counted.
 const NAMED: usize = 5;
@@ -46,6 +47,10 @@ pub async fn check(
     for record in group.unreadable.iter().take(NAMED) {
         let text = format!("{} cannot be read: {}", record.key, record.why);
         findings.fail("group", text);
+    }
+    let more = group.unreadable.len().saturating_sub(NAMED);
+    if more > 0 {
+        findings.fail("group", format!("and {more} more cannot be read"));
     }
     leader(&group, findings);
     sessions(&group, config, findings);
@@ -164,6 +169,10 @@ async fn bounds(group: &mut Group, source: &Opened, findings: &mut Findings) {
             );
         }
     }
+    if wrong > NAMED {
+        let more = wrong - NAMED;
+        findings.warn("checkpoints", format!("and {more} more like these"));
+    }
     if wrong == 0 {
         let lag = group.lag().unwrap_or(0);
         findings.ok("checkpoints", format!("all within the log, lag {lag}"));
@@ -171,7 +180,7 @@ async fn bounds(group: &mut Group, source: &Opened, findings: &mut Findings) {
 }
 
 fn served(group: &Group, findings: &mut Findings) {
-    let idle = |p: &&inspect::PartitionView| !p.is_served() && !p.paused;
+    let idle = |p: &&inspect::PartitionView| p.is_idle();
     let unserved: Vec<&str> = (group.partitions.iter().filter(idle))
         .map(|partition| partition.id.as_str())
         .collect();
@@ -179,14 +188,12 @@ fn served(group: &Group, findings: &mut Findings) {
     let total = count(group.partitions.len(), "partition");
     if unserved.is_empty() {
         findings.ok("partitions", format!("{total}, each with an owner"));
+    } else if let Some(text) = view::stranded(group) {
+        findings.fail("partitions", text);
     } else if there {
-        let named = unserved
-            .iter()
-            .take(NAMED)
-            .copied()
-            .collect::<Vec<_>>()
-            .join(", ");
-        let text = format!("{} of {total} have no owner: {named}", unserved.len());
+        let have = if unserved.len() == 1 { "has" } else { "have" };
+        let named = few(&unserved, NAMED);
+        let text = format!("{} of {total} {have} no owner: {named}", unserved.len());
         findings.warn("partitions", text);
     } else {
         findings.warn("partitions", format!("{total}, and no worker"));

@@ -16,7 +16,7 @@ mod store;
 use serde::Serialize;
 
 use crate::exit::Failure;
-use crate::flags::{OutputFlags, SourceFlags};
+use crate::flags::{self, OutputFlags, SourceFlags};
 use crate::show::show;
 use crate::table::{Cell, Table};
 
@@ -40,7 +40,7 @@ pub struct Args {
     #[command(flatten)]
     source: SourceFlags,
     /// The group's name
-    #[arg(long)]
+    #[arg(long, value_parser = flags::group)]
     group: Option<String>,
     /// Settings, as YAML or JSON; without it the defaults
     #[arg(long, value_name = "FILE")]

@@ -2,6 +2,7 @@
 
 use parti::Config;
 use parti::core::config::{HintFor, show_duration};
+use parti::core::text;
 use parti::source::Source as _;
 
 use super::{Findings, clock};
@@ -88,9 +89,9 @@ async fn stream(opened: &Opened, config: &Config, findings: &mut Findings) {
     findings.ok(
         "source",
         format!(
-            "stream {} has {} messages, subjects {}",
+            "stream {} has {}, subjects {}",
             stream.stream(),
-            about.messages,
+            text::count(about.messages, "message"),
             stream.template()
         ),
     );

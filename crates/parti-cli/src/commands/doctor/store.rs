@@ -8,6 +8,7 @@ use parti::core::config::{HintFor, show_duration};
 use parti::store::{self, Scope, Store, StoreExt};
 
 use super::{Findings, clock};
+use crate::places;
 use crate::show::now_ms;
 
 /// Where no group can have a key: `=` begins an escape of two hex digits in every group's name.
@@ -17,10 +18,10 @@ const KINDS: [&str; 2] = ["workers", "partitions"];
 
 /// Checks the store; `None` if there is no use in going on.
 pub async fn check(url: &str, config: &Config, findings: &mut Findings) -> Option<Arc<dyn Store>> {
-    let store = match store::open(url).await {
+    let store = match places::existing(url).await {
         Ok(store) => store,
-        Err(error) => {
-            findings.fail("store", error);
+        Err(failure) => {
+            findings.fail("store", failure.line);
             return None;
         }
     };

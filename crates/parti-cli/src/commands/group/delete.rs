@@ -7,7 +7,7 @@ use parti::operate;
 use crate::exit::{CODES, Failure};
 use crate::flags::{self, GroupFlags};
 use crate::places;
-use crate::show::count;
+use crate::show::{count, plain};
 
 /// End a group for good: every record of it goes, its checkpoints, too.
 ///
@@ -47,7 +47,7 @@ pub async fn run(args: Args) -> Result<(), Failure> {
     }
     eprintln!(
         "group {} is deleted: {}, {}, {}",
-        args.group.group,
+        plain(&args.group.group),
         count(deleted.partitions, "checkpoint"),
         count(deleted.workers, "worker"),
         count(deleted.others, "other record")

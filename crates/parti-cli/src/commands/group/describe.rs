@@ -1,6 +1,6 @@
 //! `parti group describe`
 
-use parti::inspect::{Group, Handoff, Plan, Unreadable, WorkerView};
+use parti::inspect::{Group, Handoff, Plan, RequestView, Stranded, Unreadable, WorkerView};
 use serde::Serialize;
 
 use crate::exit::{CODES, Failure};
@@ -9,7 +9,8 @@ use crate::places;
 use crate::show::{Shape, show};
 use crate::view;
 
-/// Show one group: leader, plan, workers, what is moving, and how many of everything.
+/// Show one group: leader, plan, workers, requests under way, what is moving, and how many of
+/// everything.
 ///
 /// `parti partition list` has the partitions, `parti status` both.
 ///
@@ -36,6 +37,8 @@ struct Described<'a> {
     plan: Option<&'a Plan>,
     workers: &'a [WorkerView],
     handoffs: &'a [Handoff],
+    requests: &'a [RequestView],
+    stranded: Option<Stranded>,
     partitions: usize,
     owned: usize,
     lag: Option<u64>,
@@ -61,6 +64,8 @@ fn described(group: &Group) -> Described<'_> {
         plan: group.plan.as_ref(),
         workers: &group.workers,
         handoffs: &group.handoffs,
+        requests: &group.requests,
+        stranded: group.stranded(),
         partitions: group.partitions.len(),
         owned: group
             .partitions
@@ -79,6 +84,10 @@ fn table(group: &Group) -> String {
         view::head(group),
         view::workers(group, true)
     );
+    let requests = view::requests(group);
+    if !requests.is_empty() {
+        text.push_str(&format!("\n{requests}"));
+    }
     let handoffs = view::handoffs(group);
     if !handoffs.is_empty() {
         text.push_str(&format!("\n{handoffs}"));

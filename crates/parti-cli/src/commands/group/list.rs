@@ -35,7 +35,7 @@ struct Line {
 
 /// Does it.
 pub async fn run(args: Args) -> Result<(), Failure> {
-    let store = places::store(&args.store.store).await?;
+    let store = places::existing(&args.store.store).await?;
     let mut groups = Vec::new();
     for name in GroupStore::names(store.as_ref()).await? {
         let records = GroupStore::new(store.clone(), &name)?;

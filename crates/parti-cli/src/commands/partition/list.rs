@@ -35,6 +35,7 @@ pub struct Args {
 /// Does it.
 pub async fn run(args: Args) -> Result<(), Failure> {
     let (group, _) = places::located(&args.group, &args.source).await?;
+    view::warn_stranded(&group);
     view::warn_unreadable(&group);
     let shown = |partition: &&PartitionView| {
         let owner = partition.owner.as_ref().map(|owner| owner.as_str());

@@ -37,7 +37,7 @@ pub struct Args {
     )]
     store: Option<String>,
     /// The group's name
-    #[arg(long, requires = "store")]
+    #[arg(long, requires = "store", value_parser = flags::group)]
     group: Option<String>,
     /// So many workers
     #[arg(

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use parti::core::text::count;
 use parti::source::JetStream;
 use parti::source::jetstream::StreamSettings;
 use parti::source::log::TopicSettings;
@@ -63,9 +64,10 @@ pub async fn run(args: Args) -> Result<(), Failure> {
                 ..StreamSettings::partitions(args.partitions)
             };
             let stream = JetStream::create(&url, &settings).await?;
-            let (name, count) = (stream.stream(), args.partitions);
             eprintln!(
-                "stream {name} has {count} partitions, with the subjects {}",
+                "stream {} has {}, with the subjects {}",
+                stream.stream(),
+                count(args.partitions, "partition"),
                 stream.template()
             );
             return Ok(());
@@ -87,9 +89,9 @@ pub async fn run(args: Args) -> Result<(), Failure> {
         )
         .await?;
     eprintln!(
-        "topic {} has {} partitions",
+        "topic {} has {}",
         topic.name(),
-        topic.partitions()
+        count(topic.partitions(), "partition")
     );
     Ok(())
 }

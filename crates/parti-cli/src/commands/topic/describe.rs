@@ -54,7 +54,7 @@ impl<'a> Row<'a> {
 
 /// Does it.
 pub async fn run(args: Args) -> Result<(), Failure> {
-    let topic = places::source(&args.source)
+    let topic = places::existing_source(&args.source)
         .await?
         .log("topic describe")?
         .topic(&args.topic)

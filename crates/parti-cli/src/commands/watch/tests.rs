@@ -84,6 +84,7 @@ fn group(workers: usize, partitions: usize) -> Group {
         coordination: "leader".into(),
         stream: Some(1),
         closed: false,
+        requests: Vec::new(),
         leader: Some(WorkerId::new("worker-0")),
         term: Some(Term(3)),
         plan: Some(Plan {
@@ -400,6 +401,23 @@ fn trouble_is_said_and_goes_away() {
     shows(&lines(&mut app, 80, 24), "the group is gone");
     app.update(NOW, Input::Sight(Sight::Group(Box::new(group(3, 12)))));
     shows(&lines(&mut app, 80, 24), "worker-0 leads");
+}
+
+#[test]
+fn a_group_that_is_drained_out_says_so_in_its_first_line() {
+    let mut drained = group(2, 12);
+    for worker in &mut drained.workers {
+        worker.drained = true;
+    }
+    for partition in &mut drained.partitions {
+        (partition.owner, partition.owner_session) = (None, None);
+    }
+    let mut app = app(drained, None);
+    let says = "12 partitions without owner: all living workers drained, d undrains";
+    for width in [80, 160] {
+        let shown = lines(&mut app, width, 24);
+        assert!(shown[0].contains(says), "{}", shown[0]);
+    }
 }
 
 #[test]

@@ -1,9 +1,13 @@
 //! `parti worker evict`
 
+use std::time::Duration;
+
 use parti::core::record::Request;
+use parti::operate::Patience;
 
 use crate::commands::request::{self, Asking};
 use crate::exit::{CODES, Failure};
+use crate::flags;
 
 /// End a worker's session, whether or not its handlers ever return.
 ///
@@ -22,13 +26,21 @@ pub struct Args {
     /// again
     #[arg(long)]
     for_good: bool,
+    /// How long it must have been silent, in a group without a leader whose other workers are gone
+    /// too; give more than the group's leaderless.lease_ttl
+    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = flags::duration)]
+    silence: Duration,
     #[command(flatten)]
     asking: Asking,
 }
 
 /// Does it.
 pub async fn run(args: Args) -> Result<(), Failure> {
-    request::ask(args.asking, &|group| {
+    let patience = Patience {
+        effect: args.asking.timeout,
+        silence: args.silence,
+    };
+    request::ask_with(args.asking, patience, &|group| {
         let worker = request::worker(group, &args.worker)?;
         Ok(vec![Request::Evict {
             worker: worker.id.clone(),

@@ -52,6 +52,7 @@ fn a_handoff_is_timed_from_the_decision_and_its_pause_from_the_order_to_let_go()
         to: id("b"),
         took: secs(4),
         pause: secs(2),
+        reason: "b joined".into(),
     };
     assert_eq!(handoffs(world.step()), [expected]);
     world.run();
@@ -219,7 +220,7 @@ fn one_that_never_gets_ready_is_rolled_back_and_left_alone_ever_longer() {
         [
             "b v3 []",
             "plan v3 Stable Stable, 0 moving: b joined",
-            "history: b did not get ready in time: 1 moves rolled back",
+            "history: b did not get ready in time: 1 move rolled back",
         ]
     );
     world.obey();

@@ -20,7 +20,7 @@ fn what_does_not_fit_is_unserved_with_a_remedy() {
     );
     assert_eq!(
         plan.reason,
-        "first plan for 2 workers; 1 partitions unserved, 1 of them over cap: add workers or raise \
+        "first plan for 2 workers; 1 partition unserved, 1 of them over cap: add workers or raise \
          jetstream.subject_cap"
     );
     world.join("c");
@@ -45,7 +45,7 @@ fn what_is_over_cap_is_named_trouble_once_per_change() {
     world.join("b");
     let trouble = |count| {
         format!(
-            "trouble: {count} partitions are over cap and served by nobody: every worker serves 2 \
+            "trouble: {count} partitions over cap and served by nobody: every worker serves 2 \
              already; add workers or raise jetstream.subject_cap"
         )
     };

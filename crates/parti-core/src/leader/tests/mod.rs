@@ -6,6 +6,7 @@ mod chaos;
 mod handoff;
 mod limits;
 mod operators;
+mod reasons;
 mod start;
 mod takeover;
 
@@ -15,7 +16,7 @@ use std::time::Duration;
 
 use super::planner::{Decision, Member, Planner, Recovered};
 use crate::config::Config;
-use crate::ids::{Incarnation, PartitionId, Term, Version, WorkerId};
+use crate::ids::{Incarnation, PartitionId, Revision, Term, Version, WorkerId};
 use crate::partition::Partition;
 use crate::record::{AssignmentRecord, Blocked, PlanRecord, Ready, SessionStatus};
 use crate::strategy::{Answer, Input, Strategy};
@@ -212,6 +213,7 @@ impl World {
         let recovered = Recovered {
             plan: self.plan.clone(),
             assignments: self.records.clone(),
+            elected: Revision(if self.term == 1 { 0 } else { self.lives }),
         };
         self.planner = Planner::new(
             &self.config,

@@ -13,7 +13,7 @@ fn everybody_is_told_again_under_the_new_term() {
             "a v2 [p0 p1]",
             "b v2 [p2 p3]",
             "plan v2 Stable Stable, 0 moving: b leads under term 2",
-            "history: b leads under term 2",
+            "history: b takes over, and finds a, b",
         ]
     );
     assert!(world.records.values().all(|record| record.term == Term(2)));

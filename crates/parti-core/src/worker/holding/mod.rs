@@ -18,6 +18,7 @@
 //! A subscription that is not reliable takes and releases in the same way, and commits nothing:
 //! `kept` has its progress.
 
+mod asks;
 mod kept;
 mod lives;
 mod one;
@@ -29,7 +30,7 @@ use std::time::Duration;
 
 use crate::config::{Config, StartPosition};
 use crate::ids::{Epoch, Incarnation, Offset, PartitionId, Revision, WorkerId};
-use crate::io::{Retention, SourceKind, StoreError, StoreOp, StoreReply, Write, WriteOutcome};
+use crate::io::{Ask, Retention, SourceKind, StoreError, StoreOp, StoreReply, Write, WriteOutcome};
 use crate::key::Key;
 use crate::lane::Lanes;
 use crate::record::{Begun, Blocked, Record, WorkerRecord};
@@ -38,6 +39,7 @@ use crate::worker::Report;
 use crate::worker::numbers::TakeNumbers;
 use crate::worker::outbox::{Outbox, Purpose};
 
+use asks::Asks;
 use kept::{Keeping, Kept};
 use lives::Lives;
 use one::{Context, Found, Holding, LanePhase, Next, Op, Phase};
@@ -87,6 +89,7 @@ pub struct Holdings {
     start: StartPosition,
     flush_interval: Duration,
     next_flush: Time,
+    asks: Asks,
     timeout: Duration,
 }
 
@@ -106,6 +109,7 @@ impl Holdings {
             start: config.processing.start,
             flush_interval: config.checkpoint_flush_interval,
             next_flush: Time::NEVER,
+            asks: Asks::default(),
             timeout: config.operation_timeout,
         }
     }
@@ -270,6 +274,7 @@ impl Holdings {
             lanes.detach(out.now(), &id);
         }
         self.asked.clear();
+        self.asks.settle(&mut self.map, out);
         self.next_flush = Time::NEVER;
     }
 
@@ -324,6 +329,11 @@ impl Holdings {
         }
     }
 
+    /// Somebody waits until everything up to and with this offset is stored.
+    pub fn await_stored(&mut self, id: &PartitionId, epoch: Epoch, offset: Offset, ask: Ask) {
+        self.asks.add(id, epoch, offset, ask);
+    }
+
     /// All progress is to be committed now.
     pub fn flush(&mut self, now: Time) {
         self.next_flush = self.next_flush.min(now);
@@ -358,6 +368,7 @@ impl Holdings {
         out: &mut Outbox,
     ) {
         let now = out.now();
+        self.asks.settle(&mut self.map, out);
         let flush = now >= self.next_flush;
         if flush {
             self.next_flush = now + self.flush_interval;

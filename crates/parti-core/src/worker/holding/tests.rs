@@ -5,7 +5,8 @@ use std::sync::Arc;
 use super::*;
 use crate::ids::{Nonce, Revision, Term, Version};
 use crate::io::{
-    Body, Expect, HandlerResult, Message, Ran, ReadBatch, RequestId, Run, SourceEvent,
+    Body, CommitRefused, Expect, HandlerResult, Message, Ran, ReadBatch, RequestId, Run,
+    SourceEvent,
 };
 use crate::io::{SourceKind, SourceRequest, Stored};
 use crate::lane::{LaneAction, LaneNote};
@@ -22,6 +23,8 @@ struct Bench {
     now: Time,
     runs: Vec<Run>,
     reports: Vec<Report>,
+    /// To those who wait for the store.
+    answers: Vec<(Ask, Result<(), CommitRefused>)>,
     /// How long the last request may take.
     patience: Duration,
 }
@@ -67,6 +70,7 @@ fn session(status: SessionStatus, life: u64) -> WorkerRecord {
         partitions: 0,
         heeds: Revision(0),
         renewed_at: 0,
+        badge: None,
         nonce: Nonce(0),
     }
 }
@@ -81,6 +85,7 @@ impl Bench {
             now: Time::ZERO,
             runs: Vec::new(),
             reports: Vec::new(),
+            answers: Vec::new(),
             patience: Duration::ZERO,
         };
         bench.lanes.lease(Time::ZERO, Time::NEVER);
@@ -125,6 +130,7 @@ impl Bench {
                     requests.push((request.id, request.op));
                 }
                 Action::Report(report) => self.reports.push(report),
+                Action::Committed(ask, result) => self.answers.push((ask, result)),
                 _ => {}
             }
         }
@@ -265,6 +271,74 @@ fn a_flush_tells_how_old_its_progress_may_be() {
     flush(&mut bench);
     bench.only_write();
     assert_eq!(flushes(&mut bench), [(1, interval)]);
+}
+
+#[test]
+fn who_waits_for_the_store_is_answered_when_it_has_so_much() {
+    let mut bench = Bench::serving();
+    bench.handle_one();
+    let epoch = Epoch(4);
+    bench.holdings.await_stored(&p(), epoch, Offset(3), Ask(1));
+    let (id, write) = bench.only_write();
+    assert_eq!(written(&write).offset, Some(Offset(3)), "at once");
+    // More is done while that is on its way: it waits for its turn.
+    bench.step();
+    bench.handle_one();
+    bench.holdings.await_stored(&p(), epoch, Offset(4), Ask(2));
+    assert!(bench.step().is_empty());
+    assert_eq!(bench.answers, []);
+    bench.answer(id, WriteOutcome::Done(Revision(22)));
+    let (id, write) = bench.only_write();
+    assert_eq!(written(&write).offset, Some(Offset(4)));
+    assert_eq!(bench.answers, [(Ask(1), Ok(()))]);
+    // A fate that is open is no answer; that it landed is seen by the next try.
+    let landed = written(&write).clone();
+    bench.answer(id, WriteOutcome::Failed(StoreError::Unknown));
+    let (id, _) = bench.only_write();
+    assert_eq!(bench.answers.len(), 1);
+    bench.answer(id, WriteOutcome::Conflict(Some(stored(23, landed))));
+    bench.step();
+    assert_eq!(bench.answers[1..], [(Ask(2), Ok(()))]);
+    bench.holdings.await_stored(&p(), epoch, Offset(3), Ask(3));
+    bench.step();
+    assert_eq!(bench.answers[2..], [(Ask(3), Ok(()))], "it is there");
+}
+
+#[test]
+fn who_waits_for_the_store_hears_of_a_fencing_a_release_and_a_lost_session() {
+    let waiting = || {
+        let mut bench = Bench::serving();
+        bench.handle_one();
+        bench
+            .holdings
+            .await_stored(&p(), Epoch(4), Offset(3), Ask(1));
+        let (id, _) = bench.only_write();
+        (bench, id)
+    };
+    let (mut bench, id) = waiting();
+    let other = stored(30, owned_by("worker-1", 3, 5, Some(2)));
+    bench.answer(id, WriteOutcome::Conflict(Some(other)));
+    bench.step();
+    let not_owned = Err(CommitRefused::NotOwned);
+    assert_eq!(bench.answers, [(Ask(1), not_owned.clone())]);
+
+    let (mut bench, _) = waiting();
+    let (lanes, out) = (&mut bench.lanes, &mut bench.out);
+    bench.holdings.abandon(lanes, out);
+    bench.step();
+    assert_eq!(bench.answers, [(Ask(1), not_owned)]);
+
+    // It is let go of meanwhile: the answer is the same.
+    let (mut bench, id) = waiting();
+    bench.drop_it();
+    bench.step();
+    bench.answer(id, WriteOutcome::Failed(StoreError::Unavailable));
+    bench.wait(500);
+    let (id, again) = bench.only_write();
+    assert_eq!(written(&again).offset, Some(Offset(3)));
+    bench.answer(id, WriteOutcome::Done(Revision(22)));
+    bench.step();
+    assert_eq!(bench.answers, [(Ask(1), Ok(()))]);
 }
 
 #[test]

@@ -62,6 +62,7 @@ impl Group {
             source,
             stream: 1,
             preferred: Some(0),
+            belongs: Default::default(),
             agent: Agent::Store,
             seed: 1,
         });
@@ -120,6 +121,7 @@ impl Group {
                 partitions: 0,
                 heeds: Revision(0),
                 renewed_at: 0,
+                badge: None,
                 nonce: Nonce(0),
             },
         };

@@ -50,6 +50,7 @@ impl Worker {
             partitions: self.partitions_hash,
             heeds: self.told.heeds,
             renewed_at: 0,
+            badge: self.session.belongs().badge(),
             nonce: Nonce(0),
         }
     }

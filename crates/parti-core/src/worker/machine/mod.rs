@@ -21,7 +21,7 @@ use std::time::Duration;
 
 use crate::config::{Config, Coordination};
 use crate::ids::{Revision, Term, Version, WorkerId};
-use crate::io::{SourceEvent, SourceKind};
+use crate::io::{CommitRefused, SourceEvent, SourceKind};
 use crate::lane::Lanes;
 use crate::leader::election::Election;
 use crate::leader::{Leader, Sessions};
@@ -38,7 +38,7 @@ use crate::worker::identity::Identity;
 use crate::worker::leaderless::Leaderless;
 use crate::worker::outbox::Outbox;
 use crate::worker::stop::Stopping;
-use crate::worker::{Action, Event, Fatal, Options, State};
+use crate::worker::{Action, Answer, Event, Fatal, Options, State};
 
 /// How soon a deadline that has passed is looked at again.
 const SOON: Duration = Duration::from_millis(10);
@@ -143,7 +143,7 @@ impl Worker {
             lease_alive: false,
             heartbeats: (0, 0),
             identity: Identity::new(&config, options.stream, &*options.strategy),
-            session: Session::new(&config, options.preferred),
+            session: Session::new(&config, options.preferred, options.belongs),
             silence: Silence::new(Time::ZERO, config.heartbeat()),
             sessions: Sessions::default(),
             election: Election::new(&config, options.agent),
@@ -307,9 +307,17 @@ impl Worker {
                 partition,
                 epoch,
                 offset,
+                answer,
             } => {
                 let result = self.lanes.commit(now, &partition, epoch, offset);
-                self.out.push(Action::Committed(ask, result));
+                match (result, answer) {
+                    // More is done already: whether so much is stored is still to be seen.
+                    (Ok(()) | Err(CommitRefused::GoesBack { .. }), Answer::Stored) => {
+                        self.holdings.await_stored(&partition, epoch, offset, ask);
+                        self.stirred = true;
+                    }
+                    (result, _) => self.out.push(Action::Committed(ask, result)),
+                }
             }
             Event::Handled {
                 partition,

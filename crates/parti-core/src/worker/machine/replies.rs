@@ -5,7 +5,7 @@ use crate::io::{Scope, StoreReply};
 use crate::key::{Key, Prefix};
 use crate::leader::{self, Leader, Sessions, election};
 use crate::record::EventKind;
-use crate::session;
+use crate::session::{self, Belonging};
 use crate::time::Time;
 use crate::worker::chronicle::Chronicle;
 use crate::worker::leaderless::Leaderless;
@@ -105,7 +105,13 @@ impl Worker {
                 self.silence.succeeded(self.out.now());
             }
             session::Outcome::Missed => self.heartbeats.1 += 1,
-            session::Outcome::Lost => self.session_lost(),
+            session::Outcome::Lost => {
+                self.session_lost();
+                // Whoever it was hosted for works elsewhere, or is to ask for another one.
+                if self.session.belongs() != Belonging::Own {
+                    return Err(Fatal::SessionOver);
+                }
+            }
             session::Outcome::Dismissed => {
                 self.session_lost();
                 return Err(Fatal::Dismissed);
@@ -211,7 +217,7 @@ impl Worker {
             self.config.clone(),
             self.strategy.clone(),
             self.capacity,
-            term,
+            (term, self.election.revision()),
             me,
             &mut self.out,
         );

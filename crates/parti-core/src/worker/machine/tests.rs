@@ -41,6 +41,7 @@ impl Group {
             source: SourceKind::Log,
             stream: 1,
             preferred: Some(0),
+            belongs: Default::default(),
             agent: Agent::Store,
             seed: 1,
         });

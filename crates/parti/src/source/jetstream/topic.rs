@@ -13,6 +13,7 @@ use std::time::Duration;
 use futures_util::{StreamExt, TryStreamExt};
 use parti_core::codec::Template;
 use parti_core::partition::MAX_PARTITIONS;
+use parti_core::text;
 use serde_json::{Value, json};
 
 use super::JetStream;
@@ -79,9 +80,10 @@ impl JetStream {
         match found.partitions {
             Some(has) if has == count => Ok(found),
             Some(has) => Err(rejected(format!(
-                "the stream {} has {has} partitions, for good: with {count}, messages of one key \
-                 would be in two partitions; use another stream",
-                target.stream
+                "the stream {} has {}, for good: with {count}, messages of one key would be in two \
+                 partitions; use another stream",
+                target.stream,
+                text::count(has, "partition")
             ))),
             None => Err(rejected(format!(
                 "the stream {} is there already, and was not made with virtual partitions; use \

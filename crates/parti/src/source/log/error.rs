@@ -1,6 +1,7 @@
 //! What can go wrong with a log, named by what the caller does next.
 
 use parti_core::io::SourceError;
+use parti_core::text::count;
 
 use crate::sqlite::{Fault, WriteFault};
 
@@ -17,7 +18,9 @@ pub enum LogError {
     },
     /// Use the number that the topic has.
     #[error(
-        "topic {topic:?} has {has} partitions, for good: {asked} would put one key's messages into two partitions; use {has}, or another topic"
+        "topic {topic:?} has {}, for good: {asked} would put one key's messages into two partitions; \
+         use {has}, or another topic",
+        count(*has, "partition")
     )]
     Mismatch {
         /// Which topic.

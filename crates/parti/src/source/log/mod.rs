@@ -159,6 +159,19 @@ impl Log {
         Ok(log)
     }
 
+    /// Whether its folder is there.
+    pub async fn is_there(&self) -> Result<bool, LogError> {
+        let folder = self.folder.clone();
+        match tokio::task::spawn_blocking(move || folder.try_exists()).await {
+            Ok(Ok(found)) => Ok(found),
+            Ok(Err(error)) => Err(LogError::Rejected(format!(
+                "log:{}: {error}",
+                self.folder.display()
+            ))),
+            Err(error) => Err(LogError::Unavailable(error.to_string())),
+        }
+    }
+
     /// Something with the folder that may take its time.
     async fn on_disk(
         &self,

@@ -71,6 +71,11 @@ impl fmt::Debug for Etcd {
     }
 }
 
+/// Whether the URL can be used.
+pub(super) fn check_url(url: &str) -> Result<(), Error> {
+    Settings::parse(url).map(|_| ())
+}
+
 impl Etcd {
     /// Opens the store that a URL names, and makes sure that it can be read from: that a member
     /// answers, is new enough, has no alarm, and accepts the user.

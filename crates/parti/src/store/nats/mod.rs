@@ -80,6 +80,11 @@ impl fmt::Debug for Nats {
     }
 }
 
+/// Whether the URL can be used.
+pub(super) fn check_url(url: &str) -> Result<(), Error> {
+    Target::parse(url).map(|_| ())
+}
+
 impl Nats {
     /// Opens the store that a URL names (see the [module](self)): connects, makes the buckets if
     /// they are not there, and makes sure that they can be used. Takes bounded time.

@@ -84,6 +84,11 @@ impl fmt::Debug for Postgres {
     }
 }
 
+/// Whether the URL can be used.
+pub(super) fn check_url(url: &str) -> Result<(), Error> {
+    Settings::parse(url).map(|_| ())
+}
+
 impl Postgres {
     /// Connects, and creates what is missing. Fails if the tables can neither be used nor made.
     pub async fn open(url: &str) -> Result<Self, Error> {

@@ -188,6 +188,22 @@ impl Store for Sqlite {
     }
 }
 
+/// Whether the URL can be used.
+pub(super) fn check_url(url: &str) -> Result<(), Error> {
+    path(url).map(|_| ())
+}
+
+/// Whether the file that the URL names is there.
+pub(super) async fn is_there(url: &str) -> Result<bool, Error> {
+    let path = path(url)?;
+    let shown = path.display().to_string();
+    match tokio::task::spawn_blocking(move || path.try_exists()).await {
+        Ok(Ok(found)) => Ok(found),
+        Ok(Err(error)) => Err(Error::rejected(format!("{shown}: {error}"))),
+        Err(error) => Err(Error::unavailable(error)),
+    }
+}
+
 /// The path of a URL.
 fn path(url: &str) -> Result<PathBuf, Error> {
     let refused = |why: &str| Err(Error::rejected(format!("the URL cannot be used: {why}")));

@@ -49,9 +49,14 @@ fn trouble(app: &App) -> Option<String> {
         let since = age(app.now_ms.saturating_sub(*since));
         return Some(format!("the store is silent for {since}: {why}"));
     }
-    app.group
-        .closed
-        .then(|| "the group is being deleted".to_owned())
+    if app.group.closed {
+        return Some("the group is being deleted".to_owned());
+    }
+    // Short enough for 80 columns; `d` stands in the line of keys.
+    app.group.stranded().map(|stranded| {
+        let partitions = count(stranded.partitions, "partition");
+        format!("{partitions} without owner: all living workers drained, d undrains")
+    })
 }
 
 fn who(app: &App) -> Option<String> {

@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use parti::core::record::Request;
 use parti::inspect::{Group, WorkerView};
-use parti::operate::{self, CarriedOut, Reason};
+use parti::operate::{self, CarriedOut, Patience, Reason};
 use parti::{PartitionId, WorkerId};
 
-use super::checkpoint;
+use crate::commands::checkpoint;
 use crate::exit::Failure;
 use crate::flags::{self, GroupFlags, OutputFlags, ReasonFlags};
 use crate::places;
@@ -22,7 +22,7 @@ pub struct Asking {
     reason: ReasonFlags,
     /// How long to wait for the effect
     #[arg(long, default_value = "30s", value_parser = flags::duration, value_name = "TIME")]
-    timeout: Duration,
+    pub timeout: Duration,
     #[command(flatten)]
     output: OutputFlags,
 }
@@ -32,12 +32,18 @@ pub type Wish<'a> = &'a dyn Fn(&Group) -> Result<Vec<Request>, Failure>;
 
 /// Asks for one thing after the other, waits for each, and says what happened.
 pub async fn ask(asking: Asking, wish: Wish<'_>) -> Result<(), Failure> {
+    let patience = Patience::from(asking.timeout);
+    ask_with(asking, patience, wish).await
+}
+
+/// The same, with a wait of one's own for silence.
+pub async fn ask_with(asking: Asking, patience: Patience, wish: Wish<'_>) -> Result<(), Failure> {
     let store = places::records(&asking.group).await?;
     let group = places::group(&store).await?;
     let reason = Reason::from(asking.reason);
     let mut done = Vec::new();
     for request in wish(&group)? {
-        let asked = operate::request(&store, request, reason.clone(), asking.timeout).await;
+        let asked = operate::request(&store, request, reason.clone(), patience).await;
         match asked {
             Ok(carried_out) => done.push(carried_out),
             // What was done before stays, so it is said.

@@ -1,0 +1,165 @@
+//! Several instances over one store: a session goes on wherever its consumer opens the stream.
+
+use std::collections::BTreeMap;
+
+use parti_serve::Service;
+use serde_json::json;
+
+use crate::client::{Events, send};
+use crate::scene::{Consumer, Held, Manner, Scene, settings};
+
+/// A second instance.
+async fn second(scene: &Scene) -> Service {
+    let other = settings(scene.store.clone(), &scene.folder).await;
+    Service::start(other).await.expect("a second instance")
+}
+
+/// The next events of a stream that assign partitions.
+async fn assigned(events: &mut Events, count: usize) -> Held {
+    let mut held = BTreeMap::new();
+    while held.len() < count {
+        let (event, data) = events.next().await.expect("the stream goes on");
+        if event == "assigned" {
+            let number = |name: &str| data[name].as_u64().expect("a number");
+            let partition = data["partition"].as_str().expect("an id").to_owned();
+            held.insert(partition, (number("epoch"), number("next_offset")));
+        }
+    }
+    held
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_session_goes_on_where_its_consumer_opens_the_stream() {
+    let scene = Scene::new().await;
+    scene.make_group(8).await;
+    scene.produce(8, 10).await;
+    let other = second(&scene).await;
+    let neighbour = scene.consumer(Manner::Polite).await;
+    neighbour.holds(|held| held.len() == 8).await;
+    let mut mover = Consumer::join(other.address(), Manner::Polite).await;
+    let had = mover.holds(|held| held.len() == 4).await;
+    let neighbours = neighbour.holds(|held| held.len() == 4).await;
+    for (partition, (epoch, _)) in &had {
+        assert_eq!(mover.commit(partition, *epoch, 6).await, "ok");
+        // What is answered is stored, whatever becomes of who answered.
+        assert_eq!(scene.partition(partition).await["offset"], 6);
+    }
+
+    // A request alone moves nothing: it is told where it belongs.
+    let old = mover.address;
+    mover.address = scene.address();
+    let reply = mover.post("heartbeat", &json!({})).await;
+    assert_eq!((reply.status, reply.code().as_str()), (421, "not_here"));
+    mover.crash();
+
+    // The stream does. Everything comes along, under the next epoch, and from nobody else.
+    let path = format!("/v1/groups/g/sessions/{}/events", mover.session);
+    let auth = format!("Bearer {}", mover.token);
+    let headers = [("authorization", auth.as_str())];
+    let mut events = Events::open(scene.address(), &path, &headers).await;
+    let has = assigned(&mut events, 4).await;
+    let expected: Held = had
+        .iter()
+        .map(|(partition, (epoch, _))| (partition.clone(), (epoch + 1, 7)))
+        .collect();
+    assert_eq!(has, expected);
+    assert_eq!(
+        *neighbour.held.borrow(),
+        neighbours,
+        "others notice nothing"
+    );
+    let (partition, (epoch, _)) = has.first_key_value().expect("some");
+    assert_eq!(mover.commit(partition, epoch - 1, 7).await, "fenced");
+    assert_eq!(mover.commit(partition, *epoch, 7).await, "ok");
+    assert_eq!(
+        scene.partition(partition).await["owner"],
+        mover.worker.as_str()
+    );
+
+    // The old instance has nothing to say any more.
+    mover.address = old;
+    let late = json!({"commits": [{"partition": partition, "epoch": epoch - 1, "offset": 9}]});
+    let reply = mover.post("commits", &late).await;
+    assert!([410, 421].contains(&reply.status) || reply.json()["results"][0]["result"] == "fenced");
+    assert_eq!(scene.partition(partition).await["offset"], 7);
+
+    // Who leaves does so where the stream is, and that is final everywhere.
+    let reply = mover.leave().await;
+    assert_eq!((reply.status, reply.code().as_str()), (421, "not_here"));
+    mover.address = scene.address();
+    assert_eq!(mover.leave().await.ok(200)["result"], "ok");
+    neighbour.holds(|held| held.len() == 8).await;
+    for address in [old, scene.address()] {
+        let reply = send(address, "GET", &path, &headers, None).await;
+        assert_eq!((reply.status, reply.code().as_str()), (410, "session_gone"));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nobody_goes_on_with_a_session_without_its_secret() {
+    use base64::Engine as _;
+    use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+
+    let scene = Scene::new().await;
+    scene.make_group(2).await;
+    let other = second(&scene).await;
+    let owner = scene.consumer(Manner::Polite).await;
+    let held = owner.holds(|held| held.len() == 2).await;
+    let token = URL_SAFE_NO_PAD.decode(&owner.token).expect("base64");
+    let token: serde_json::Value = serde_json::from_slice(&token).expect("JSON");
+    let path = format!("/v1/groups/g/sessions/{}/events", owner.session);
+    let forged = |change: &dyn Fn(&mut serde_json::Value)| {
+        let mut token = token.clone();
+        change(&mut token);
+        let token = URL_SAFE_NO_PAD.encode(token.to_string());
+        format!("Bearer {token}")
+    };
+    let other_secret = forged(&|token| token["s"] = json!(URL_SAFE_NO_PAD.encode([7; 32])));
+    let other_group = forged(&|token| token["g"] = json!("h"));
+    let other_worker = forged(&|token| token["w"] = json!("somebody"));
+    let long_name = forged(&|token| token["n"] = json!("x".repeat(10_000)));
+    for (auth, status) in [
+        (other_secret.as_str(), 410),
+        (other_group.as_str(), 401),
+        (other_worker.as_str(), 401),
+        (long_name.as_str(), 401),
+        ("Bearer e30", 401),
+    ] {
+        let headers = [("authorization", auth)];
+        let reply = send(other.address(), "GET", &path, &headers, None).await;
+        assert_eq!(reply.status, status, "{reply:?}");
+    }
+    for (partition, (epoch, _)) in &held {
+        let record = scene.partition(partition).await;
+        assert_eq!(
+            (&record["owner"], &record["epoch"]),
+            (&json!(owner.worker), &json!(epoch))
+        );
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn many_streams_at_once_bring_a_session_over_once() {
+    let scene = Scene::new().await;
+    scene.make_group(4).await;
+    let other = second(&scene).await;
+    let mover = Consumer::join(other.address(), Manner::Polite).await;
+    let had = mover.holds(|held| held.len() == 4).await;
+    mover.crash();
+    let path = format!("/v1/groups/g/sessions/{}/heartbeat", mover.session);
+    let stream = format!("/v1/groups/g/sessions/{}/events", mover.session);
+    let auth = format!("Bearer {}", mover.token);
+    let headers = [("authorization", auth.as_str())];
+    let opening = (0..8).map(|_| Events::open(scene.address(), &stream, &headers));
+    let opened = futures_util::future::join_all(opening).await;
+    let came = |one: &&Events| one.head.starts_with("HTTP/1.1 200");
+    assert!(opened.iter().filter(came).count() > 0, "one brings it over");
+    drop(opened);
+    let mut events = Events::open(scene.address(), &stream, &headers).await;
+    let has = assigned(&mut events, 4).await;
+    for (partition, (epoch, _)) in &has {
+        assert_eq!(*epoch, had[partition].0 + 1, "{partition}: once");
+    }
+    let reply = send(scene.address(), "POST", &path, &headers, None).await;
+    reply.ok(200);
+}
