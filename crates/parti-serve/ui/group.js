@@ -319,7 +319,8 @@ export class GroupPage {
     const { done, come } = this.#series;
     const arrived = come.last();
     const incoming = arrived === null ? "" : `${compact(arrived)}/s came in (dashed)`;
-    this.plots[0].render(now, `${compact(done.last())}/s`, incoming);
+    const rate = done.last();
+    this.plots[0].render(now, rate === null ? "–" : `${compact(rate)}/s`, incoming);
   }
 
   #paintLag(now) {
