@@ -38,6 +38,7 @@ class Demo(Browsing):
         audit = json.loads("\n".join(demo.out))
         self.assertEqual((audit["lost"], audit["out_of_order"]), (0, 0), audit)
         self.assertGreater(audit["produced"], 0)
+        return audit
 
     def test_a_kill_is_seen_and_a_drain_by_click_moves_everything(self):
         demo, url = self.demo()
@@ -53,6 +54,9 @@ class Demo(Browsing):
         until(f"{killed} has nothing", lambda: killed not in owners(page).values())
         wait(page, "text => document.getElementById('events').textContent.includes(text)",
              f"{killed} lost")
+        # The timeline tells why, and how much was placed anew.
+        wait(page, "text => document.getElementById('rebalances').textContent.includes(text)",
+             f"{killed} lost — ")
         self.assert_never_reloaded(page)
         shoot(page, "demo-after-the-kill")
 
@@ -125,12 +129,23 @@ class Demo(Browsing):
         page.wait_for_selector("dialog", state="detached")
         wait_for_loads(page, "loads['worker-0'] === 0 && "
                              "Object.values(loads).reduce((a, b) => a + b, 0) === 12")
-        # The map is for the keyboard, too: Enter on a cell shows its partition.
+        # The map is for the keyboard, too: Enter on a cell shows its partition. What is paused
+        # waits, and is not lost.
         page.evaluate("document.querySelector('#map .map-box').focus()")
         page.keyboard.press("ArrowRight")
         page.keyboard.press("Enter")
         wait(page, "document.getElementById('inspector-title').textContent.includes('Partition')")
-        self.audit(demo)
+        tab_to("Pause…")
+        page.keyboard.press("Enter")
+        page.wait_for_selector("dialog[open]")
+        page.get_by_label("Reason").fill("a rest")
+        page.locator("dialog button[type=submit]").press("Enter")
+        page.wait_for_selector("dialog", state="detached")
+        wait(page, "document.querySelectorAll('#partitions td.status.paused').length === 1")
+        lag = "Number(document.querySelector('#partitions tr:has(td.status.paused)')" \
+              ".cells[3].textContent)"
+        wait(page, f"{lag} > 0")
+        self.assertGreater(self.audit(demo)["waiting"], 0)
 
 
 class Shapes(Browsing):

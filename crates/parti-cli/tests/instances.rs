@@ -133,7 +133,8 @@ fn consumers_survive_the_kill_of_their_instance_and_repeat_nothing() {
     std::fs::write(folder.path().join("config.yaml"), CONFIG).expect("written");
     let (doomed, first) = instance(folder.path());
     let (_other, second) = instance(folder.path());
-    let make = "import sys; from parti import Client; Client(sys.argv[1]).create_group('g', 't', 6)";
+    let make =
+        "import sys; from parti import Client; Client(sys.argv[1]).create_group('g', 't', 6)";
     run(make, &[&first]);
     let urls = format!("{first},{second}");
     let (_a, from_a) = consumer(&urls);
@@ -153,8 +154,12 @@ fn consumers_survive_the_kill_of_their_instance_and_repeat_nothing() {
     // Everything, once, in order, by whoever has it; nobody had to begin anew.
     let mut offsets: BTreeMap<String, Vec<u64>> = BTreeMap::new();
     let (half_of_all, each) = (usize::try_from(PARTITIONS / 2 * EACH).expect("small"), EACH);
-    until(&from_a, &mut a, |said| count(said, "message") >= half_of_all);
-    until(&from_b, &mut b, |said| count(said, "message") >= half_of_all);
+    until(&from_a, &mut a, |said| {
+        count(said, "message") >= half_of_all
+    });
+    until(&from_b, &mut b, |said| {
+        count(said, "message") >= half_of_all
+    });
     for said in [&a, &b] {
         assert_eq!(count(said, "end"), 0, "{said:?}");
         assert_eq!(count(said, "registered"), 1);

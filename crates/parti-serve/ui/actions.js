@@ -10,7 +10,7 @@ export const WORKER_ACTIONS = {
     offered: (worker) => isThere(worker) && worker.drained !== true,
     request: ({ worker }) => ({ kind: "drain", worker }),
     effects: ({ worker, model }) => [
-      `Its ${plural(loadOf(model, worker), "partition")} go to ${others(model, worker)}, ` +
+      `${loadOf(model, worker)} to ${others(model, worker)}, ` +
         "each by a handoff: no message is lost or handled twice.",
       "It stays in the group and gets nothing, until you undrain it or it restarts.",
     ],
@@ -34,7 +34,7 @@ export const WORKER_ACTIONS = {
     }),
     effects: ({ worker, model }) => [
       `Its session ends now, whatever its handlers are doing. ` +
-        `Its ${plural(loadOf(model, worker), "partition")} go to ${others(model, worker)}.`,
+        `${loadOf(model, worker)} to ${others(model, worker)}.`,
       "As after a crash: what it did since its last checkpoints is handled again.",
       "This is for a worker that hangs. Drain is the gentle way.",
     ],
@@ -108,13 +108,15 @@ export const GROUP_ACTIONS = {
 };
 
 function loadOf(model, worker) {
-  return totals(model).byOwner.get(worker)?.partitions ?? 0;
+  const load = totals(model).byOwner.get(worker)?.partitions ?? 0;
+  return load === 1 ? "Its partition goes" : `Its ${plural(load, "partition")} go`;
 }
 
 function others(model, worker) {
   const there = [...model.workers.values()];
   const rest = there.filter((other) => other.worker !== worker && isThere(other)).length;
-  return rest === 0 ? "nobody: there is no other worker" : `the other ${plural(rest, "worker")}`;
+  if (rest === 0) return "nobody: there is no other worker";
+  return rest === 1 ? "the other worker" : `the other ${count(rest)} workers`;
 }
 
 /** Where a checkpoint can be set to: what was typed becomes what is sent. Throws in words. */

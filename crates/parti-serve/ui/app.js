@@ -136,4 +136,5 @@ byId("skip").addEventListener("click", (event) => {
 });
 addEventListener("hashchange", open);
 addEventListener("online", () => page?.retry());
-start();
+// In a task of its own: to read all modules was one already.
+setTimeout(start);

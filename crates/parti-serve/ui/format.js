@@ -7,11 +7,13 @@ export function visible(name) {
   return String(name).replace(UNSEEN, (c) => `\\u{${c.codePointAt(0).toString(16)}}`);
 }
 
-const GROUPED = new Intl.NumberFormat("en-US", { maximumFractionDigits: 0 });
+const THOUSANDS = /\B(?=(?:\d{3})+$)/g;
 
 /** A whole number with thousands marked; a dash if it is not known. */
 export function count(number) {
-  return number === null || number === undefined ? "–" : GROUPED.format(number);
+  // By hand: the language's own formatter takes longer to make than the whole page.
+  if (number === null || number === undefined) return "–";
+  return String(Math.round(number)).replace(THOUSANDS, ",");
 }
 
 /** A number in three or four characters: 999, 1.2k, 34k, 5.6M. */

@@ -116,7 +116,7 @@ export class GroupPage {
         ["unserved", "Unserved"],
       ].map(([key, label]) => [key, new Tile(label)]),
     );
-    this.plots = this.#buildPlots(wakes("plots"));
+    this.plots = this.#buildPlots(wakes);
     this.element = h(
       "div",
       { class: "group", hidden: true },
@@ -158,7 +158,9 @@ export class GroupPage {
       show("workers", 500, (now) => this.workers.render(this.#sums.byOwner, this.#rates, now)),
       show("rebalances", 400, (now) => this.rebalanceList.render(now)),
       show("events", 400, (now) => this.events.render(now)),
-      show("plots", 500, (now) => this.#paintPlots(now)),
+      show("progress", 500, (now) => this.#paintProgress(now)),
+      show("lag", 500, (now) => this.#paintLag(now)),
+      show("durations", 500, (now) => this.#paintDurations(now)),
       show("whatif", 1000, () => this.whatIf.render()),
     ];
   }
@@ -167,7 +169,7 @@ export class GroupPage {
     return h("div", { class: "tiles" }, ...[...this.tiles.values()].map(({ element }) => element));
   }
 
-  #buildPlots(wake) {
+  #buildPlots(wakes) {
     const { done, come, lag } = this.#series;
     const rate = (value) => `${compact(value)}/s`;
     const took = () => {
@@ -179,13 +181,13 @@ export class GroupPage {
       { series: done, ink: "accent", filled: true },
     ];
     return [
-      new Plot("Progress", { lines, format: rate, wake }),
+      new Plot("Progress", { lines, format: rate, wake: wakes("progress") }),
       new Plot("Lag", {
         lines: [{ series: lag, ink: "warn", filled: true }],
         format: compact,
-        wake,
+        wake: wakes("lag"),
       }),
-      new Plot("Handoffs", { dots: took, format: duration, wake }),
+      new Plot("Handoffs", { dots: took, format: duration, wake: wakes("durations") }),
     ];
   }
 
@@ -313,19 +315,26 @@ export class GroupPage {
     );
   }
 
-  #paintPlots(now) {
-    const { done, come, lag } = this.#series;
-    const [progress, lags, handoffs] = this.plots;
+  #paintProgress(now) {
+    const { done, come } = this.#series;
     const arrived = come.last();
     const incoming = arrived === null ? "" : `${compact(arrived)}/s came in (dashed)`;
-    progress.render(now, `${compact(done.last())}/s`, incoming);
-    lags.render(now, compact(this.#sums.lag), lag.last() === null ? "the log was not asked" : "");
+    const rate = done.last();
+    this.plots[0].render(now, rate === null ? "–" : `${compact(rate)}/s`, incoming);
+  }
+
+  #paintLag(now) {
+    const unknown = this.#series.lag.last() === null ? "the log was not asked" : "";
+    this.plots[1].render(now, compact(this.#sums.lag), unknown);
+  }
+
+  #paintDurations(now) {
     const known = this.watch.finished.map(({ took }) => took).filter((took) => took !== null);
     const note =
       known.length > 0
         ? `p50 of ${known.length}, longest ${duration(Math.max(...known))}`
         : "none seen yet";
-    handoffs.render(now, known.length > 0 ? duration(quantile(known, 0.5)) : "–", note);
+    this.plots[2].render(now, known.length > 0 ? duration(quantile(known, 0.5)) : "–", note);
   }
 }
 

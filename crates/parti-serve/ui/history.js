@@ -84,7 +84,7 @@ export class HandoffWatch {
   }
 }
 
-const PLANNED = /^(.*): (\d+) partitions placed, (\d+) moves begun$/s;
+const PLANNED = /^(.*): (?:(\d+) partitions? placed)?(?:, )?(?:(\d+) moves? begun)?$/s;
 
 /** How many rebalances are kept. */
 const REBALANCES_KEPT = 100;
@@ -141,8 +141,8 @@ export class Rebalances {
   }
 
   #planned({ at_ms: at, text }) {
-    const [, reason, placed, moves] = PLANNED.exec(text) ?? [null, text, "0", "0"];
-    const counts = { placed: Number(placed), moves: Number(moves) };
+    const [, reason, placed, moves] = PLANNED.exec(text) ?? [null, text];
+    const counts = { placed: Number(placed ?? 0), moves: Number(moves ?? 0) };
     if (this.#open) {
       this.#open.placed += counts.placed;
       this.#open.moves += counts.moves;

@@ -387,16 +387,28 @@ export class PartitionMap {
     const { w, h } = this.#layout.size;
     const [slot, fill, status] = [look & 15, (look >> 4) & 255, STATUSES[look >> 12]];
     const owned = slot < colours.solid.length;
+    const named = this.#showsIds && w >= 20 && status !== "paused" && status !== "pausing";
     context.fillStyle = owned ? colours.tint[slot] : colours.well;
     context.fillRect(x, y, w, h);
+    if (named) this.#paintId(context, partition, colours.ink, x, y);
     if (fill > 0) {
       context.fillStyle = owned ? colours.solid[slot] : colours.edge;
       context.fillRect(x, y + h - fill, w, fill);
+      if (named) this.#paintCovered(context, partition, colours, look, { x, y });
     }
     if (status !== "served") paintStatus(context, colours, status, x, y, w, h);
-    if (!this.#showsIds || w < 20 || status === "paused" || status === "pausing") return;
-    const onSolid = owned && fill > h / 2;
-    this.#paintId(context, partition, onSolid ? colours.inkOnSolid[slot] : colours.ink, x, y);
+  }
+
+  /** Where the lag covers the id, it is written again in the ink for that colour. */
+  #paintCovered(context, partition, colours, look, { x, y }) {
+    const { w, h } = this.#layout.size;
+    const [slot, fill] = [look & 15, (look >> 4) & 255];
+    context.save();
+    context.beginPath();
+    context.rect(x, y + h - fill, w, fill);
+    context.clip();
+    this.#paintId(context, partition, colours.inkOnSolid[slot] ?? colours.ink, x, y);
+    context.restore();
   }
 
   #paintId(context, partition, colour, x, y) {

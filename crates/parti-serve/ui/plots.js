@@ -12,6 +12,7 @@ export class Plot {
   #format;
   #drawn = "";
   #colours = null;
+  #width = 0;
   #stop;
 
   /** `lines` are series with a style; `dots()` gives `[at, value]` pairs instead. */
@@ -37,7 +38,10 @@ export class Plot {
       this.#colours = null;
       wake();
     };
-    const size = new ResizeObserver(again);
+    const size = new ResizeObserver(([{ contentRect }]) => {
+      this.#width = contentRect.width;
+      again();
+    });
     size.observe(this.frame);
     const unTheme = onTheme(again);
     this.#stop = () => {
@@ -66,7 +70,7 @@ export class Plot {
   #draw(now, dots) {
     this.#colours ??= inks();
     const colours = this.#colours;
-    const width = this.frame.clientWidth;
+    const width = this.#width;
     if (width === 0) return;
     const context = fit(this.canvas, width, HEIGHT);
     context.clearRect(0, 0, width, HEIGHT);

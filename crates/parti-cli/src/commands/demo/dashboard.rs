@@ -1,7 +1,10 @@
 //! The dashboard beside the demo, on a free port of this machine alone.
 
+use std::collections::BTreeSet;
 use std::net::{Ipv4Addr, SocketAddr};
 
+use parti::inspect;
+use parti::store::GroupStore;
 use parti_serve::{Access, Limits, Service, Settings};
 
 use super::crew::Place;
@@ -11,15 +14,18 @@ use crate::places;
 /// The service that shows the demo's group.
 pub struct Dashboard {
     service: Service,
+    records: GroupStore,
 }
 
 impl Dashboard {
     /// Serves it, and says where.
     pub async fn open(place: &Place) -> Result<Self, Failure> {
         let source = parti_serve::open_source(&place.source).await;
+        let store = places::store(&place.store).await?;
+        let records = GroupStore::new(store.clone(), &place.group)?;
         let settings = Settings {
             address: SocketAddr::from((Ipv4Addr::LOCALHOST, 0)),
-            store: places::store(&place.store).await?,
+            store,
             source: Some(source.map_err(Failure::failed)?),
             config: places::config(place.config.to_str())?,
             access: Access::default(),
@@ -29,7 +35,18 @@ impl Dashboard {
         };
         let service = Service::start(settings).await.map_err(Failure::failed)?;
         eprintln!("dashboard {}/#/groups/{}", service.url(), place.group);
-        Ok(Self { service })
+        Ok(Self { service, records })
+    }
+
+    /// Partitions that nobody is to serve, because somebody who looked wanted it so: paused ones,
+    /// or all when every worker is drained.
+    pub async fn unserved(&self) -> Result<BTreeSet<String>, Failure> {
+        let Some(group) = inspect::group(&self.records).await? else {
+            return Ok(BTreeSet::new());
+        };
+        let idle = group.partitions.iter();
+        let idle = idle.filter(|partition| partition.paused || partition.unserved.is_some());
+        Ok(idle.map(|partition| partition.id.to_string()).collect())
     }
 
     /// Tells whoever looks that it is over.

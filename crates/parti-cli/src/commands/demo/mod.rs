@@ -149,7 +149,8 @@ pub async fn run(args: Args) -> Result<(), Failure> {
     };
     let (enough, told_enough) = watch::channel(false);
     let told = {
-        let mut playing = pin!(play(&args, place, &topic, told_enough));
+        let playing = play(&args, place, &topic, dashboard.as_ref(), told_enough);
+        let mut playing = pin!(playing);
         loop {
             let asked = tokio::select! {
                 audit = playing.as_mut() => break audit?,
@@ -193,6 +194,7 @@ async fn play(
     args: &Args,
     place: Place,
     topic: &Topic,
+    dashboard: Option<&Dashboard>,
     mut enough: watch::Receiver<bool>,
 ) -> Result<Audit, Failure> {
     let mut view = View::new(args);
@@ -241,7 +243,9 @@ async fn play(
                 is_enough = true;
                 view.say("enough; the producer stops");
                 next = None;
-                producer.start_kill()?;
+                if produced.is_none() {
+                    producer.start_kill()?;
+                }
             }
             ended = producer.wait(), if produced.is_none() => {
                 let status = ended?;
@@ -249,6 +253,9 @@ async fn play(
                     return Err(Failure::failed(format!("the producer ended with {status}")));
                 }
                 produced = Some(topic.describe().await?);
+                if let Some(dashboard) = dashboard {
+                    audit.excuse(dashboard.unserved().await?);
+                }
             }
             () = tokio::time::sleep(Duration::from_millis(50)) => {}
         }
