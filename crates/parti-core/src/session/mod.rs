@@ -94,7 +94,7 @@ impl Belonging {
 #[derive(Clone, Debug)]
 enum Phase {
     Idle,
-    Claiming(Claim),
+    Claiming(Box<Claim>),
     Live(Box<Live>),
 }
 
@@ -153,7 +153,7 @@ impl Session {
             self.ever_claimed,
             out,
         );
-        self.phase = Phase::Claiming(claim);
+        self.phase = Phase::Claiming(Box::new(claim));
     }
 
     /// Whose session it is.
