@@ -1,17 +1,22 @@
-//! From what workers said to four numbers.
+//! From what workers said to a few numbers.
 //!
 //! A partition's lines are put in the order of their times, which all processes take from one
 //! clock. Then:
 //!
 //! ```text
 //!   never handled   published, and done by nobody. A dead letter counts as done
-//!   out of order    done for the first time after a higher number; or not one past the number
-//!                   before it under the same epoch; or two processes under one epoch
+//!   out of order    done for the first time after a higher offset; or not the offset that follows
+//!                   the one before it under the same epoch; or two processes under one epoch
 //!   repeated        done before
 //!   allowed         handled before a seizure, and not in the checkpoint that the seizure found
+//!   stored apart    in the stream before a message that was published earlier
 //! ```
+//!
+//! Order is the stream's, which workers can see, not the publisher's numbers: a cluster in trouble can
+//! store messages in another order than it acks them in, and that is no worker's doing.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Bound::{Excluded, Unbounded};
 
 use serde::Serialize;
 
@@ -33,6 +38,8 @@ pub struct Counts {
     pub never_handled: u64,
     /// Messages that were handled out of order.
     pub out_of_order: u64,
+    /// Messages that the stream holds in another order than they were published in.
+    pub stored_apart: u64,
     /// Handler calls on messages that were handled before.
     pub repeated: u64,
     /// How many of those a death or a freeze explains: unflushed when the partition was seized.
@@ -137,7 +144,15 @@ fn unflushed(
 }
 
 fn order(counts: &mut Counts, partition: u32, lines: &[Done]) {
+    // What the stream holds of this partition, in its order.
+    let stream: BTreeSet<u64> = lines.iter().map(|done| done.offset).collect();
+    let follows = |before: u64, offset: u64| {
+        let mut later = stream.range((Excluded(before), Unbounded));
+        later.next() == Some(&offset)
+    };
+    counts.stored_apart += stored_apart(lines);
     let mut done: BTreeSet<u64> = BTreeSet::new();
+    let mut highest = None;
     let mut under: BTreeMap<u64, Done> = BTreeMap::new();
     let mut previous: Option<Done> = None;
     for line in lines {
@@ -147,10 +162,10 @@ fn order(counts: &mut Counts, partition: u32, lines: &[Done]) {
         let own = previous.filter(|previous| previous.process == line.process);
         let epoch = line.epoch.or(own.and_then(|previous| previous.epoch));
         let before = epoch.and_then(|epoch| under.get(&epoch).copied());
-        let steps_on = before.is_none_or(|before| before.number + 1 == line.number);
+        let steps_on = before.is_none_or(|before| follows(before.offset, line.offset));
         let alone = before.is_none_or(|before| before.process == line.process);
         let repeated = done.contains(&line.number);
-        let behind = !repeated && done.last().is_some_and(|last| *last > line.number);
+        let behind = !repeated && highest.is_some_and(|highest| highest > line.offset);
         if repeated {
             counts.repeated += 1;
         }
@@ -158,14 +173,16 @@ fn order(counts: &mut Counts, partition: u32, lines: &[Done]) {
             counts.out_of_order += 1;
             counts.example(|| {
                 format!(
-                    "{partition}/{} out of order: process {} under epoch {epoch:?}, after {:?}",
+                    "{partition}/{} at {} out of order: process {} under epoch {epoch:?}, after {:?}",
                     line.number,
+                    line.offset,
                     line.process,
-                    before.map(|before| (before.process, before.number))
+                    before.map(|before| (before.process, before.offset))
                 )
             });
         }
         done.insert(line.number);
+        highest = highest.max(Some(line.offset));
         let now = Done { epoch, ..*line };
         if let Some(epoch) = epoch {
             under.insert(epoch, now);
@@ -174,11 +191,87 @@ fn order(counts: &mut Counts, partition: u32, lines: &[Done]) {
     }
 }
 
+/// How many messages are in the stream before one that was published earlier.
+fn stored_apart(lines: &[Done]) -> u64 {
+    let offsets: BTreeMap<u64, u64> = lines
+        .iter()
+        .map(|done| (done.number, done.offset))
+        .collect();
+    let mut highest = 0;
+    let mut apart = 0;
+    for offset in offsets.into_values() {
+        apart += u64::from(offset < highest);
+        highest = highest.max(offset);
+    }
+    apart
+}
+
 impl Counts {
     fn example(&mut self, text: impl FnOnce() -> String) {
         const MOST: usize = 10;
         if self.examples.len() < MOST {
             self.examples.push(text());
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What was done in one partition, in this order: number, offset, epoch; one process each epoch.
+    fn counted(lines: &[(u64, u64, u64)]) -> Counts {
+        let mut facts = Facts::default();
+        let numbers: BTreeSet<u64> = lines.iter().map(|line| line.0).collect();
+        facts.published.insert(0, numbers.into_iter().collect());
+        let done = lines
+            .iter()
+            .zip(0..)
+            .map(|((number, offset, epoch), t)| Done {
+                t,
+                process: *epoch as usize,
+                number: *number,
+                offset: *offset,
+                epoch: Some(*epoch),
+            });
+        facts.done.insert(0, done.collect());
+        audit(&facts)
+    }
+
+    fn order(lines: &[(u64, u64, u64)]) -> (u64, u64, u64) {
+        let counts = counted(lines);
+        (counts.out_of_order, counts.stored_apart, counts.repeated)
+    }
+
+    #[test]
+    fn what_is_handled_as_it_is_stored_is_in_order() {
+        assert_eq!(order(&[(0, 5, 1), (1, 9, 1), (2, 11, 2)]), (0, 0, 0));
+    }
+
+    #[test]
+    fn a_stream_that_swapped_two_messages_is_not_the_workers_doing() {
+        assert_eq!(
+            order(&[(0, 5, 1), (2, 9, 1), (1, 11, 1), (3, 12, 1)]),
+            (0, 1, 0)
+        );
+    }
+
+    #[test]
+    fn a_step_back_or_over_a_message_is() {
+        // Back: neither 9 nor 12 is what follows, and 9 comes for the first time after 11.
+        assert_eq!(order(&[(0, 5, 1), (2, 11, 1), (1, 9, 1), (3, 12, 1)]).0, 3);
+        // Over: another owner finds what was left out.
+        assert_eq!(
+            order(&[(0, 5, 1), (2, 11, 1), (1, 9, 2), (2, 11, 2)]),
+            (2, 0, 1)
+        );
+    }
+
+    #[test]
+    fn another_owner_may_begin_again_at_the_checkpoint() {
+        assert_eq!(
+            order(&[(0, 5, 1), (1, 9, 1), (0, 5, 2), (1, 9, 2), (2, 11, 2)]),
+            (0, 0, 2)
+        );
     }
 }

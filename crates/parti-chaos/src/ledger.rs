@@ -132,7 +132,8 @@ impl Facts {
     fn settle_letters(&mut self) {
         for (process, t, partition, offset) in std::mem::take(&mut self.letters) {
             let known = self.published.get(&partition);
-            let number = known.and_then(|offsets| offsets.binary_search(&offset).ok());
+            // Not always in order: see the audit.
+            let number = known.and_then(|all| all.iter().position(|known| *known == offset));
             match number {
                 Some(number) => self.done(
                     partition,

@@ -24,6 +24,19 @@ pub struct Row {
     pub failure: Option<String>,
 }
 
+impl Row {
+    fn verdict(&self) -> String {
+        let verdict = match &self.failure {
+            None => "good".to_owned(),
+            Some(failure) => format!("FAILED: {failure}"),
+        };
+        match self.counts.stored_apart {
+            0 => verdict,
+            apart => format!("{verdict} ({apart} stored in another order than published)"),
+        }
+    }
+}
+
 /// The table.
 pub struct Table {
     output: Output,
@@ -77,9 +90,7 @@ impl Table {
                     row.allowed,
                     counts.dead_lettered,
                     row.seconds,
-                    row.failure.as_deref().map_or("good".to_owned(), |failure| {
-                        format!("FAILED: {failure}")
-                    })
+                    row.verdict()
                 );
             }
         }

@@ -132,22 +132,38 @@ impl Opened {
     }
 }
 
-/// The store that a URL names, for work that begins: a file is made if there is none.
+/// The store that a URL names, for work that begins: what is not there is made.
 pub async fn store(url: &str) -> Result<Arc<dyn Store>, Failure> {
     check_store(url)?;
     Ok(store::open(url).await?)
 }
 
-/// The store that a URL names, to look at or to operate: no file is made, so that a mistyped name
+/// The store that a URL names, to look at or to operate: nothing is made, so that a mistyped name
 /// is told apart from a store without groups.
 pub async fn existing(url: &str) -> Result<Arc<dyn Store>, Failure> {
+    let found = found(url).await?;
+    found.ok_or_else(|| Failure::usage(nothing_there(url)))
+}
+
+/// The same; `None` if it is not there.
+pub async fn found(url: &str) -> Result<Option<Arc<dyn Store>>, Failure> {
     check_store(url)?;
-    store::open_existing(url).await?.ok_or_else(|| {
-        Failure::usage(format!(
-            "--store {url}: there is no such file; give the one that the workers have (the first \
-             `parti consume` makes it)"
-        ))
-    })
+    Ok(store::open_existing(url).await?)
+}
+
+/// What to say then.
+pub fn nothing_there(url: &str) -> String {
+    let mend = "give the one that the workers have (the first `parti consume` makes it)";
+    match url.split_once(':').map_or("", |(scheme, _)| scheme) {
+        scheme if scheme.eq_ignore_ascii_case("sqlite") => {
+            format!("--store {url}: there is no such file; {mend}")
+        }
+        // Such a URL may have a password.
+        scheme if scheme.to_ascii_lowercase().starts_with("postgres") => {
+            format!("--store: the database has no schema of Parti of this name; {mend}")
+        }
+        _ => format!("--store: the server has no bucket of this name; {mend}"),
+    }
 }
 
 fn check_store(url: &str) -> Result<(), Failure> {

@@ -203,7 +203,7 @@ fn mistakes_get_one_clear_line_and_a_fitting_code() {
             "--topic",
             "t",
         ]),
-        4,
+        2,
         "does not start with",
     );
     refused(
@@ -223,7 +223,7 @@ fn mistakes_get_one_clear_line_and_a_fitting_code() {
         folder,
         &["status", "--store", "sqlite:g.db", "--group", "nobody"],
         2,
-        "it has none yet",
+        "there is no such file",
     );
     refused(
         folder,

@@ -160,7 +160,12 @@ impl Body {
 
     /// The content, for whoever knows its type.
     pub fn get<T: Any + Send + Sync>(&self) -> Option<Arc<T>> {
-        self.0.clone()?.downcast().ok()
+        self.clone().take()
+    }
+
+    /// The content, for whoever knows its type and needs nothing else of the message.
+    pub fn take<T: Any + Send + Sync>(self) -> Option<Arc<T>> {
+        self.0?.downcast().ok()
     }
 }
 

@@ -2,6 +2,8 @@
 
 use std::path::Path;
 
+use parti_servers::{nats, postgres};
+
 use super::scene::{billing, parti};
 
 const STORE: [&str; 2] = ["--store", "sqlite:group.db"];
@@ -226,6 +228,22 @@ fn a_mistyped_store_is_not_made() {
     refused(folder, &[&topic], 2, "log:dtaa: there is no such folder");
     let left = std::fs::read_dir(folder).expect("a folder").count();
     assert_eq!(left, 0, "nothing was made");
+}
+
+#[test]
+fn a_mistyped_name_on_a_server_makes_nothing_there() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (nats, postgres) = (nats::Server::start(), postgres::Server::start());
+    let on_nats = format!("{}/typo", nats.url());
+    for (store, said) in [
+        (on_nats, "the server has no bucket of this name"),
+        (postgres.url(), "the database has no schema of Parti"),
+    ] {
+        let list = ["group", "list", "--store", &store];
+        // Whatever the first look made, the second would find.
+        refused(folder.path(), &[&list], 2, said);
+        refused(folder.path(), &[&list], 2, said);
+    }
 }
 
 #[test]

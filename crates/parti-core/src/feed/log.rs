@@ -152,14 +152,10 @@ impl LogFeed {
             }));
             serving.nothing_below(first);
         }
-        for message in batch
-            .messages
-            .iter()
-            .filter(|m| m.offset >= serving.next())
-            .cloned()
-            .collect::<Vec<_>>()
-        {
-            serving.place(message, None);
+        for message in batch.messages {
+            if message.offset >= serving.next() {
+                serving.place(message, None);
+            }
         }
         serving.nothing_below(batch.next);
         tap.state = if grew || serving.next() < batch.end {

@@ -30,8 +30,9 @@ use crate::lane::{Opening, Progress};
 use crate::record::Begun;
 use crate::time::Time;
 
-/// The most messages of a run.
-const RUN: usize = 64;
+/// The most messages of a run: half of what a lane holds by default, so that the other half can be
+/// fetched meanwhile.
+const RUN: usize = 128;
 /// After a call that had to wait, so many messages run alone: the next ones will have to wait, too.
 const ALONE: u32 = 16;
 
@@ -261,7 +262,13 @@ impl Serving {
         if offset < self.done_next {
             return Placed::DoneBefore;
         }
-        let at = self.items.partition_point(|i| i.message.offset < offset);
+        // Nearly all of them come in order.
+        let last = self.items.back();
+        let at = if last.is_none_or(|last| last.message.offset < offset) {
+            self.items.len()
+        } else {
+            self.items.partition_point(|i| i.message.offset < offset)
+        };
         if let Some(item) = self.items.get_mut(at)
             && item.message.offset == offset
         {

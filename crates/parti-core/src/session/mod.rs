@@ -94,8 +94,8 @@ impl Belonging {
 #[derive(Clone, Debug)]
 enum Phase {
     Idle,
-    Claiming(Claim),
-    Live(Live),
+    Claiming(Box<Claim>),
+    Live(Box<Live>),
 }
 
 #[derive(Clone, Debug)]
@@ -153,7 +153,7 @@ impl Session {
             self.ever_claimed,
             out,
         );
-        self.phase = Phase::Claiming(claim);
+        self.phase = Phase::Claiming(Box::new(claim));
     }
 
     /// Whose session it is.
@@ -263,7 +263,7 @@ impl Session {
                 } => {
                     self.last_number = Some(number);
                     self.ever_claimed = true;
-                    self.phase = Phase::Live(Live {
+                    self.phase = Phase::Live(Box::new(Live {
                         id,
                         incarnation: Incarnation(revision.0),
                         revision,
@@ -275,7 +275,7 @@ impl Session {
                         next_beat: out.now(),
                         pace: Pace::new(&self.retry, self.heartbeat),
                         after_giving_up: None,
-                    });
+                    }));
                     Outcome::Claimed
                 }
             },

@@ -6,7 +6,7 @@
 //!   worker.handle_all(events) ──▶ actions ──┬─ Store ────▶ task: GroupStore ──┤
 //!            ▲                              ├─ Watch ────▶ task: its stream ──┤
 //!            │ Tick at next_deadline        ├─ Source ───▶ Transport ─────────┤
-//!            │                              ├─ Handle ───▶ task: its calls ───┤
+//!            │                              ├─ Handle ───▶ tasks: their calls ┤
 //!            └── timer                      ├─ ListPartitions ──▶ task ───────┘
 //!                                           ├─ Committed ▶ whoever committed
 //!                                           ├─ Report ───▶ observer, in line; status
@@ -17,6 +17,7 @@
 //! was asked panics or takes too long.
 
 pub(crate) mod commits;
+mod queue;
 mod requests;
 mod runs;
 pub(crate) mod tasks;
@@ -128,7 +129,12 @@ pub(crate) fn start(parts: Parts, tasks: &Tasks) -> Handles {
         store,
         transport: parts.transport,
         partitions: parts.partitions,
-        runs: Runs::new(parts.handler, parts.lease.clone(), events.downgrade()),
+        runs: Runs::new(
+            parts.handler,
+            parts.lease.clone(),
+            events.downgrade(),
+            tasks.clone(),
+        ),
         observers: parts.observers,
         wall: Wall::new(parts.clock.as_ref(), origin),
         clock: parts.clock,
@@ -241,6 +247,10 @@ impl Driver {
                     self.handle(Event::Tick);
                 }
             }
+            if self.runs.next_deadline() <= self.now() {
+                let times = self.probe.as_ref().map(Probe::call_times);
+                self.runs.relieve(self.now(), self.worker.id(), times);
+            }
             if let Some(probe) = &mut self.probe {
                 let now = Time::ZERO + self.clock.now().since(self.origin);
                 probe.settled(now, &self.worker, &self.transport, &self.tasks);
@@ -258,7 +268,8 @@ impl Driver {
 
     /// The next deadline on the runtime's own clock.
     fn wake(&self) -> Instant {
-        let wait = self.worker.next_deadline().since(self.now());
+        let deadline = self.worker.next_deadline().min(self.runs.next_deadline());
+        let wait = deadline.since(self.now());
         // A day is as good as never, and never overflows.
         Instant::now() + wait.min(Duration::from_secs(86_400))
     }
@@ -288,6 +299,8 @@ impl Driver {
                 end = Some(result);
             }
         }
+        let times = self.probe.as_ref().map(Probe::call_times);
+        self.runs.start(self.worker.id(), times);
         self.tell_status(end);
     }
 
@@ -323,11 +336,7 @@ impl Driver {
                     self.transport.request(request, &events, &self.tasks);
                 }
             }
-            Action::Handle(run) => {
-                let worker = self.worker.id().cloned();
-                let times = self.probe.as_ref().map(Probe::call_times);
-                self.runs.start(run, worker, times, &self.tasks);
-            }
+            Action::Handle(run) => self.runs.gather(run),
             Action::Halt(partition) => self.runs.halt(&partition),
             Action::Committed(ask, result) => self.askers.answer(ask, result),
             Action::Report(report) => {

@@ -40,14 +40,24 @@ pub async fn open(url: &str) -> Result<Arc<dyn Store>, Error> {
     }
 }
 
-/// Opens a store to look at what is there: `None` if it names a file, and there is none. Where
-/// [`open`] would make it, a mistyped name would look like a store without groups.
+/// Opens a store to look at what is there: `None` if the file, bucket or tables that it names are
+/// not. Where [`open`] would make them, a mistyped name would look like a store without groups.
 pub async fn open_existing(url: &str) -> Result<Option<Arc<dyn Store>>, Error> {
-    #[cfg(feature = "sqlite")]
-    if scheme(url) == "sqlite" && !super::sqlite::is_there(url).await? {
-        return Ok(None);
+    match scheme(url).as_str() {
+        #[cfg(feature = "sqlite")]
+        "sqlite" if !super::sqlite::is_there(url).await? => Ok(None),
+        #[cfg(feature = "nats")]
+        "nats" | "tls" => {
+            let found = super::nats::Nats::open_existing(url).await?;
+            Ok(found.map(|store| Arc::new(store) as Arc<dyn Store>))
+        }
+        #[cfg(feature = "postgres")]
+        "postgres" | "postgresql" => {
+            let found = super::postgres::Postgres::open_existing(url).await?;
+            Ok(found.map(|store| Arc::new(store) as Arc<dyn Store>))
+        }
+        _ => open(url).await.map(Some),
     }
-    open(url).await.map(Some)
 }
 
 /// Whether a URL has the form of some store's, without asking anybody.

@@ -24,7 +24,8 @@ use crate::table::{Cell, Table};
 ///
 /// Connects to store and source; checks versions, permissions (by a key that is written and
 /// deleted, where no group can have one), answers, clocks, retention and replicas; the settings
-/// against the store's own failover; and with --group the group itself. Nothing else is changed.
+/// against the store's own failover; and with --group the group itself. Nothing else is changed,
+/// except that a server's bucket or tables are made if there are none; that is told.
 ///
 /// Example: parti doctor --store nats://localhost:4222 --source jetstream://localhost:4222/ORDERS
 ///          --group billing --config worker.yaml

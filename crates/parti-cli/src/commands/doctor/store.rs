@@ -8,6 +8,7 @@ use parti::core::config::{HintFor, show_duration};
 use parti::store::{self, Scope, Store, StoreExt};
 
 use super::{Findings, clock};
+use crate::exit::Failure;
 use crate::places;
 use crate::show::now_ms;
 
@@ -18,7 +19,7 @@ const KINDS: [&str; 2] = ["workers", "partitions"];
 
 /// Checks the store; `None` if there is no use in going on.
 pub async fn check(url: &str, config: &Config, findings: &mut Findings) -> Option<Arc<dyn Store>> {
-    let store = match places::existing(url).await {
+    let store = match open(url, findings).await {
         Ok(store) => store,
         Err(failure) => {
             findings.fail("store", failure.line);
@@ -51,6 +52,25 @@ pub async fn check(url: &str, config: &Config, findings: &mut Findings) -> Optio
         probe(store.as_ref(), kind, config, findings).await;
     }
     Some(store)
+}
+
+/// A server is looked at before the first worker, too, and what it lets us do shows only where its
+/// bucket or tables are. A file needs no such look.
+async fn open(url: &str, findings: &mut Findings) -> Result<Arc<dyn Store>, Failure> {
+    match places::found(url).await? {
+        Some(store) => Ok(store),
+        None if url.to_ascii_lowercase().starts_with("sqlite:") => {
+            Err(Failure::usage(places::nothing_there(url)))
+        }
+        None => {
+            let store = places::store(url).await?;
+            findings.warn(
+                "store",
+                "it had no bucket or tables of this name, and has them now; is the name right?",
+            );
+            Ok(store)
+        }
+    }
 }
 
 /// The session's TTL against a replicated store's own failover.

@@ -330,7 +330,7 @@ impl Holdings {
     }
 
     /// Somebody waits until everything up to and with this offset is stored.
-    pub fn await_stored(&mut self, id: &PartitionId, epoch: Epoch, offset: Offset, ask: Ask) {
+    pub fn tell_when_stored(&mut self, id: &PartitionId, epoch: Epoch, offset: Offset, ask: Ask) {
         self.asks.add(id, epoch, offset, ask);
     }
 

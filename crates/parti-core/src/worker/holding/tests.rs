@@ -278,13 +278,17 @@ fn who_waits_for_the_store_is_answered_when_it_has_so_much() {
     let mut bench = Bench::serving();
     bench.handle_one();
     let epoch = Epoch(4);
-    bench.holdings.await_stored(&p(), epoch, Offset(3), Ask(1));
+    bench
+        .holdings
+        .tell_when_stored(&p(), epoch, Offset(3), Ask(1));
     let (id, write) = bench.only_write();
     assert_eq!(written(&write).offset, Some(Offset(3)), "at once");
     // More is done while that is on its way: it waits for its turn.
     bench.step();
     bench.handle_one();
-    bench.holdings.await_stored(&p(), epoch, Offset(4), Ask(2));
+    bench
+        .holdings
+        .tell_when_stored(&p(), epoch, Offset(4), Ask(2));
     assert!(bench.step().is_empty());
     assert_eq!(bench.answers, []);
     bench.answer(id, WriteOutcome::Done(Revision(22)));
@@ -299,7 +303,9 @@ fn who_waits_for_the_store_is_answered_when_it_has_so_much() {
     bench.answer(id, WriteOutcome::Conflict(Some(stored(23, landed))));
     bench.step();
     assert_eq!(bench.answers[1..], [(Ask(2), Ok(()))]);
-    bench.holdings.await_stored(&p(), epoch, Offset(3), Ask(3));
+    bench
+        .holdings
+        .tell_when_stored(&p(), epoch, Offset(3), Ask(3));
     bench.step();
     assert_eq!(bench.answers[2..], [(Ask(3), Ok(()))], "it is there");
 }
@@ -311,7 +317,7 @@ fn who_waits_for_the_store_hears_of_a_fencing_a_release_and_a_lost_session() {
         bench.handle_one();
         bench
             .holdings
-            .await_stored(&p(), Epoch(4), Offset(3), Ask(1));
+            .tell_when_stored(&p(), Epoch(4), Offset(3), Ask(1));
         let (id, _) = bench.only_write();
         (bench, id)
     };
@@ -320,7 +326,7 @@ fn who_waits_for_the_store_hears_of_a_fencing_a_release_and_a_lost_session() {
     bench.answer(id, WriteOutcome::Conflict(Some(other)));
     bench.step();
     let not_owned = Err(CommitRefused::NotOwned);
-    assert_eq!(bench.answers, [(Ask(1), not_owned.clone())]);
+    assert_eq!(bench.answers, [(Ask(1), not_owned)]);
 
     let (mut bench, _) = waiting();
     let (lanes, out) = (&mut bench.lanes, &mut bench.out);

@@ -313,7 +313,8 @@ impl Worker {
                 match (result, answer) {
                     // More is done already: whether so much is stored is still to be seen.
                     (Ok(()) | Err(CommitRefused::GoesBack { .. }), Answer::Stored) => {
-                        self.holdings.await_stored(&partition, epoch, offset, ask);
+                        self.holdings
+                            .tell_when_stored(&partition, epoch, offset, ask);
                         self.stirred = true;
                     }
                     (result, _) => self.out.push(Action::Committed(ask, result)),

@@ -16,6 +16,7 @@
 //! what a pull that ended left over is taken off the others. So the sum is always right.
 
 use std::collections::BTreeMap;
+use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
@@ -104,6 +105,8 @@ pub(super) struct PullLoop {
     explicit: bool,
     max_replies: usize,
     events: UnboundedSender<Event>,
+    /// What is to be passed on.
+    news: Vec<Event>,
     tasks: Tasks,
     life: Option<Life>,
     inbox: Option<Inbox>,
@@ -171,6 +174,7 @@ impl PullLoop {
             explicit: config.ack == AckMode::Explicit,
             max_replies: (config.max_ack_pending as usize).saturating_mul(REPLIES),
             events,
+            news: Vec::with_capacity(BURST),
             tasks,
             life: None,
             inbox: None,
@@ -190,8 +194,13 @@ impl PullLoop {
     pub async fn run(mut self, mut commands: UnboundedReceiver<Command>) {
         let api = self.api.clone();
         let mut health = api.link.health.clone();
+        let mut replaced = pin!(api.replaced());
+        let mut timer = pin!(sleep_until(Instant::now()));
         loop {
             let wake = self.wake();
+            if let Some(wake) = wake.filter(|wake| *wake != timer.deadline()) {
+                timer.as_mut().reset(wake);
+            }
             tokio::select! {
                 command = commands.recv() => match command {
                     Some(command) => self.command(command).await,
@@ -209,18 +218,27 @@ impl PullLoop {
                         self.lost();
                     }
                 }
-                () = sleep_until(wake) => self.tick(),
-                () = api.replaced() => {
+                () = &mut timer, if wake.is_some() => self.tick(),
+                () = &mut replaced => {
                     self.tell(SourceEvent::Replaced);
+                    self.pass_on();
                     return;
                 }
             }
+            self.pass_on();
         }
     }
 
-    fn tell(&self, event: SourceEvent) {
-        // Whoever asked may have gone meanwhile.
-        let _ = self.events.send(Event::Source(event));
+    fn tell(&mut self, event: SourceEvent) {
+        self.news.push(Event::Source(event));
+    }
+
+    /// All at once, so that whoever gets it wakes up once.
+    fn pass_on(&mut self) {
+        for event in self.news.drain(..) {
+            // Whoever asked may have gone meanwhile.
+            let _ = self.events.send(event);
+        }
     }
 
     fn is_connected(&self) -> bool {
@@ -509,11 +527,10 @@ impl PullLoop {
         }
     }
 
-    fn wake(&self) -> Instant {
+    fn wake(&self) -> Option<Instant> {
         let lost = self.open.iter().map(|open| open.expires + GRACE);
         let later = self.later.iter().map(|(at, _)| *at);
-        let never = Instant::now() + Duration::from_secs(3600);
-        lost.chain(later).min().unwrap_or(never)
+        lost.chain(later).min()
     }
 
     fn tick(&mut self) {

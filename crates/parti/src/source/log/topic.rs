@@ -327,7 +327,8 @@ impl Source for Topic {
         limit: usize,
     ) -> Result<Batch, SourceError> {
         let number = self.parse(partition)?;
-        let name = self.inner.topic.clone();
+        // A copy of its own: a count that all readers and handlers change is slow to change.
+        let name: Arc<str> = Arc::from(&*self.inner.topic);
         let reading = self.inner.read(move |connection| {
             let part = rows::part(connection, number)?;
             let from = from.0.max(part.map_or(0, |part| part.first));

@@ -173,6 +173,13 @@ impl Bucket {
             .await
     }
 
+    /// Whether the server says that there is none of this name. In doubt it is for [`Bucket::open`]
+    /// to say what is wrong.
+    pub(super) async fn is_missing(link: &Link, name: &str) -> bool {
+        let found = Self::new(name).info(link).await;
+        matches!(found, Err(Trouble::Refusal(refusal)) if refusal.err_code == code::NO_STREAM)
+    }
+
     /// Makes sure that it is there, is what we need, and can be written to. Many may do so at once.
     pub(super) async fn open(
         link: &Link,

@@ -90,8 +90,26 @@ impl Nats {
     /// they are not there, and makes sure that they can be used. Takes bounded time.
     pub async fn open(url: &str) -> Result<Self, Error> {
         let target = Target::parse(url)?;
+        let link = Self::link(&target).await?;
+        Self::on(link, &target).await
+    }
+
+    /// The same, unless the server has no bucket of this name: then nothing is made.
+    pub(super) async fn open_existing(url: &str) -> Result<Option<Self>, Error> {
+        let target = Target::parse(url)?;
+        let link = Self::link(&target).await?;
+        if Bucket::is_missing(&link, &target.bucket).await {
+            return Ok(None);
+        }
+        Self::on(link, &target).await.map(Some)
+    }
+
+    async fn link(target: &Target) -> Result<Link, Error> {
         let (client, health) = connect(&target.servers).await?;
-        let link = Link::new(client, health, target.servers.name);
+        Ok(Link::new(client, health, target.servers.name.clone()))
+    }
+
+    async fn on(link: Link, target: &Target) -> Result<Self, Error> {
         let checkpoints = format!("{}-checkpoints", target.bucket);
         let (records, checkpoints) = tokio::try_join!(
             Bucket::open(&link, &target.bucket, target.replicas),

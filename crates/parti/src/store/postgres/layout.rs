@@ -19,6 +19,11 @@ const LAYOUT: &str = include_str!("layout.sql");
 /// How often to go on after someone else created the same thing at the same time.
 const ATTEMPTS: u32 = 40;
 
+/// Whether there are tables of ours, of whatever format.
+pub(super) async fn is_there(session: &Session<()>, settings: &Settings) -> Result<bool, Error> {
+    Ok(format_there(session, settings).await?.is_some())
+}
+
 /// Makes sure that this server and its tables can be used; creates what is missing.
 pub(super) async fn ensure(session: &Session<()>, settings: &Settings) -> Result<(), Error> {
     check_server(session).await?;

@@ -93,9 +93,26 @@ impl Postgres {
     /// Connects, and creates what is missing. Fails if the tables can neither be used nor made.
     pub async fn open(url: &str) -> Result<Self, Error> {
         let settings = Arc::new(Settings::parse(url)?);
-        let bare = Session::connect(&settings, None)
-            .await
-            .map_err(fault::at_open)?;
+        let bare = Self::connect(&settings).await?;
+        Self::on(bare, settings).await
+    }
+
+    /// The same, unless the database has no tables of Parti: then nothing is made.
+    pub(super) async fn open_existing(url: &str) -> Result<Option<Self>, Error> {
+        let settings = Arc::new(Settings::parse(url)?);
+        let bare = Self::connect(&settings).await?;
+        if !layout::is_there(&bare, &settings).await? {
+            return Ok(None);
+        }
+        Self::on(bare, settings).await.map(Some)
+    }
+
+    async fn connect(settings: &Arc<Settings>) -> Result<Session<()>, Error> {
+        let connected = Session::connect(settings, None).await;
+        connected.map_err(fault::at_open)
+    }
+
+    async fn on(bare: Session<()>, settings: Arc<Settings>) -> Result<Self, Error> {
         layout::ensure(&bare, &settings).await?;
         let session = bare.prepare(&settings).await?;
         write::forget_old_deletes(&session).await;
