@@ -2,18 +2,25 @@
 
     cargo xtask numbers     5,000 partitions, 64 workers, all of them changing 10 times a second
 
-A real `parti serve` shows a group that a writer in this process changes in the store. The browser's
-own trace tells of every task of the page's main thread: from the opening of the page on, and then
-while everything changes. Fails if a number is worse than promised.
+    store ──▶ parti serve ──▶ Relay ──▶ Chromium ──▶ its own trace
+                                └─ the live stream: the group, then a change every 100 ms
+
+Files and the group come from a real `parti serve`. It never tells of so large a group so often, so
+the changes come from a relay here. The trace tells of every task of the page's main thread: from
+the opening of the page on, and then while everything changes. Fails if a number is worse than
+promised. Tasks count by the time of the processor: on a machine that does other work, too, the
+rest of their length is not the page's.
 """
 
 import json
 import os
-import sqlite3
+import random
 import sys
 import tempfile
 import threading
 import time
+import urllib.request
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import urlsplit
 
 from playwright.sync_api import sync_playwright
@@ -30,64 +37,97 @@ FIRST_PAINT_MS, TRANSFERRED, TASK_MS = 1_000, 300_000, 50
 NONCE = "0000000000000001"
 
 
-class Writer(threading.Thread):
-    """A group that is busy: every partition moves on, ten times a second."""
+def records():
+    """A group with everything served."""
+    now = int(time.time() * 1000)
+    yield "group/g", {"v": 1, "store": NONCE, "stream": NONCE, "coordination": "leader",
+                      "nonce": NONCE}
+    yield "leader/g", {"v": 1, "worker": "worker-0", "incarnation": 1, "term": 1, "beat": 1,
+                       "nonce": NONCE}
+    for number in range(WORKERS):
+        yield f"workers/g/worker-{number}", {
+            "v": 1, "incarnation": 1, "beat": 1, "status": "live", "state": 4, "term": 1,
+            "released": 0, "applied": 1, "ready": {"version": 0, "partitions": []},
+            "blocked_by": [], "load": 78, "degraded": None, "partitions": NONCE,
+            "renewed_at": now, "nonce": NONCE}
+    for number in range(PARTITIONS):
+        yield f"partitions/g/{number}", {
+            "v": 1, "epoch": 1, "owner": f"worker-{number % WORKERS}", "incarnation": 1,
+            "start": 0, "offset": 1, "next_offset": 2, "begun": None, "nonce": NONCE,
+            "claimed_at": now, "updated_at": now}
 
-    def __init__(self, file):
-        super().__init__(daemon=True)
-        self.db = sqlite3.connect(file, check_same_thread=False, timeout=60, isolation_level=None)
-        self.enough, self.rounds, self.late, self.took = threading.Event(), 0, 0, 0.0
-        self.revision = 0
 
-    def put(self, records):
-        rows = []
-        for key, value in records:
-            self.revision += 1
-            rows.append((key, self.revision, value.encode()))
-        self.db.execute("BEGIN IMMEDIATE")
-        self.db.executemany("INSERT OR REPLACE INTO records VALUES (?, ?, ?)", rows)
-        self.db.execute("UPDATE counter SET revision = ?", (self.revision,))
-        self.db.execute("COMMIT")
+class Relay(ThreadingHTTPServer):
+    """Hands everything through, but for the live stream."""
 
-    def begin(self):
-        (self.revision,) = self.db.execute("SELECT revision FROM counter").fetchone()
-        now = int(time.time() * 1000)
-        leader = {"v": 1, "worker": "worker-0", "incarnation": 1, "term": 1, "beat": 1,
-                  "nonce": NONCE}
-        identity = {"v": 1, "store": NONCE, "stream": NONCE, "coordination": "leader",
-                    "nonce": NONCE}
-        plan = {"v": 1, "version": 1, "term": 1, "lifecycle": "stable", "state": "stable",
-                "reason": "first plan", "started_at": now, "workers": WORKERS,
-                "partitions": PARTITIONS, "moving": 0, "unserved": [],
-                "fingerprint": {"partitions": NONCE, "strategy": "fair_share",
-                                "coordination": "leader"}, "nonce": NONCE}
-        self.put([(f"{kind}/g", json.dumps(record)) for kind, record in
-                  (("group", identity), ("leader", leader), ("plan", plan))])
-        self.round()
+    daemon_threads = True
 
-    def round(self):
-        now, done = int(time.time() * 1000), self.rounds * 7
-        workers = ((f"workers/g/worker-{number}", (
-            f'{{"v":1,"incarnation":1,"beat":{self.rounds + 1},"status":"live","state":4,"term":1,'
-            f'"released":0,"applied":1,"ready":{{"version":0,"partitions":[]}},"blocked_by":[],'
-            f'"load":78,"degraded":null,"partitions":"{NONCE}","renewed_at":{now},'
-            f'"nonce":"{NONCE}"}}')) for number in range(WORKERS))
-        partitions = ((f"partitions/g/{number}", (
-            f'{{"v":1,"epoch":1,"owner":"worker-{number % WORKERS}","incarnation":1,"start":0,'
-            f'"offset":{done},"next_offset":{done + 1},"begun":null,"nonce":"{NONCE}",'
-            f'"claimed_at":1,"updated_at":{now}}}')) for number in range(PARTITIONS))
-        self.put([*workers, *partitions])
-        self.rounds += 1
+    def __init__(self, served):
+        super().__init__(("127.0.0.1", 0), Relayed)
+        self.served, self.go, self.told, self.late = served, threading.Event(), 0, 0
+        status, group = served.call("GET", "/v1/groups/g")
+        assert status == 200 and len(group["partitions"]) == PARTITIONS, status
+        self.whole = event("group", group | {"events": []})
+        lists = ("workers", "handoffs", "partitions", "unreadable")
+        head = {name: value for name, value in group.items() if name not in lists}
+        dice = random.Random(1)
+        # Made beforehand: to make them takes longer than to send them.
+        self.changes = []
+        for turn in range(1, 21):
+            for partition in group["partitions"]:
+                done = turn * 50 + dice.randrange(50)
+                partition |= {"offset": done, "next_offset": done + 1, "end": done + 100,
+                              "lag": dice.randrange(100)}
+            for worker in group["workers"]:
+                worker["beat"] += 1
+            self.changes.append(event("change", {
+                "head": head, "workers": group["workers"], "workers_gone": [],
+                "partitions": group["partitions"], "partitions_gone": [], "events": []}))
+        self.url = f"http://127.0.0.1:{self.server_address[1]}"
+        threading.Thread(target=self.serve_forever, daemon=True).start()
 
-    def run(self):
-        due = time.monotonic()
-        while not self.enough.is_set():
-            began = time.monotonic()
-            self.round()
-            self.took = max(self.took, time.monotonic() - began)
-            due += EVERY
-            self.late += due < time.monotonic()
-            self.enough.wait(max(0, due - time.monotonic()))
+
+def event(kind, data):
+    return f"event: {kind}\ndata: {json.dumps(data, separators=(',', ':'))}\n\n".encode()
+
+
+class Relayed(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+
+    def log_message(self, *_):
+        pass
+
+    def do_GET(self):
+        if self.path.endswith("/live"):
+            self.live()
+            return
+        with urllib.request.urlopen(self.server.served.url + self.path) as answer:
+            body = answer.read()
+            self.send_response(answer.status)
+            for name, value in answer.getheaders():
+                if name.lower() not in ("date", "transfer-encoding", "connection"):
+                    self.send_header(name, value)
+            self.end_headers()
+            self.wfile.write(body)
+
+    def live(self):
+        self.send_response(200)
+        self.send_header("content-type", "text/event-stream")
+        self.send_header("connection", "close")
+        self.end_headers()
+        try:
+            self.wfile.write(self.server.whole)
+            self.server.go.wait()
+            due = time.monotonic()
+            while self.server.go.is_set():
+                changes = self.server.changes
+                self.wfile.write(changes[self.server.told % len(changes)])
+                self.server.told += 1
+                due += EVERY
+                self.server.late += due < time.monotonic()
+                time.sleep(max(0, due - time.monotonic()))
+        except ConnectionError:
+            pass  # the page was closed
 
 
 def main_thread(trace):
@@ -114,43 +154,41 @@ def summary(tasks):
 
 def measure(folder):
     served = Served(folder)
-    writer = Writer(served.folder / "group.db")
-    writer.begin()
     try:
+        served.write(dict(records()))
+        relay = Relay(served)
         with sync_playwright() as playwright:
             browser = playwright.chromium.launch(executable_path=chromium(), args=FLAGS)
-            return look(browser, served, writer)
+            return look(browser, relay)
     finally:
-        writer.enough.set()
         served.end()
 
 
-def look(browser, served, writer):
+def look(browser, relay):
     context = browser.new_context(viewport={"width": 1600, "height": 1000})
     context.add_init_script(f"({COUNT_CHANGES})()")
     page = context.new_page()
-    network, files = context.new_cdp_session(page), {}
+    network, paths, files = context.new_cdp_session(page), {}, {}
     network.send("Network.enable")
-    paths = {}
     network.on("Network.requestWillBeSent", lambda event: paths.update(
         {event["requestId"]: urlsplit(event["request"]["url"]).path}))
     network.on("Network.loadingFinished", lambda event: files.update(
         {paths.get(event["requestId"]): event["encodedDataLength"]}))
     browser.start_tracing(page=page, categories=["devtools.timeline", "toplevel",
                                                  "disabled-by-default-devtools.timeline"])
-    page.goto(f"{served.url}/#/groups/g")
+    page.goto(f"{relay.url}/#/groups/g")
     until("all is shown", lambda: page.evaluate(
         "document.querySelector('#partitions tbody tr[data-at]') !== null"))
     time.sleep(2)
     paint = page.evaluate("performance.getEntriesByType('paint').map((p) => [p.name, p.startTime])")
-    writer.start()
-    changes = page.evaluate("window.changes")
-    rounds, began = writer.rounds, time.monotonic()
+    changes, told = page.evaluate("window.changes"), relay.told
+    relay.go.set()
+    began = time.monotonic()
     time.sleep(LENGTH)
-    rounds, length = writer.rounds - rounds, time.monotonic() - began
-    changes = page.evaluate("window.changes") - changes
+    changes, told = page.evaluate("window.changes") - changes, relay.told - told
+    length = time.monotonic() - began
     trace = json.loads(browser.stop_tracing())["traceEvents"]
-    writer.enough.set()
+    relay.go.clear()
     tasks = main_thread(trace)
     changing = tasks[-1][0] - length * 1000
     assets = {path: size for path, size in files.items() if path and not path.startswith("/v1/")}
@@ -158,15 +196,16 @@ def look(browser, served, writer):
     busy = sum(duration for begin, duration, _ in tasks if begin >= changing) / length / 10
     print(f"first paint       {first:.0f} ms")
     print(f"transferred       {sum(assets.values()) / 1000:.1f} KB in {len(assets)} files, besides "
-          f"the group itself")
-    print(f"written           {rounds / length:.1f} times a second, all {PARTITIONS} partitions of "
-          f"{WORKERS} workers ({writer.late} late)")
-    print(f"taken in          {changes / length:.1f} changes of all of them a second")
+          f"the group itself ({len(relay.whole) / 1000:.0f} KB)")
+    print(f"changes           {told / length:.1f} a second sent, {changes / length:.1f} taken in, "
+          f"each of all {PARTITIONS} partitions and {WORKERS} workers "
+          f"({len(relay.changes[0]) / 1000:.0f} KB)")
     print(f"opening           {summary([task for task in tasks if task[0] < changing])}")
     print(f"changing          {summary([task for task in tasks if task[0] >= changing])}; "
           f"busy for {busy:.0f} %")
-    longest = max(length for _, length, _ in tasks)
-    return first <= FIRST_PAINT_MS and sum(assets.values()) <= TRANSFERRED and longest <= TASK_MS
+    longest = max(cpu for *_, cpu in tasks)
+    return (first <= FIRST_PAINT_MS and sum(assets.values()) <= TRANSFERRED
+            and longest <= TASK_MS and changes / length > 9)
 
 
 # Runs in the page before its own scripts: counts the changes that it takes in.

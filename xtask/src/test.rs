@@ -102,7 +102,7 @@ fn outside(tools: &Tools) -> Vec<Step> {
 
 fn modules(tools: &Tools) -> Step {
     let mut command = Command::new(&tools.node);
-    command.arg("--test");
+    command.args(["--test", "--test-reporter", "dot"]);
     let files = fs::read_dir(MODULES).into_iter().flatten().flatten();
     let mut files: Vec<_> = files
         .map(|file| file.path())
