@@ -7,9 +7,11 @@
 //!   never handled   published, and done by nobody. A dead letter counts as done
 //!   out of order    done for the first time after a higher offset; or not the offset that follows
 //!                   the one before it under the same epoch; or two processes under one epoch
-//!   repeated        done before
+//!   repeated        done before, at the same offset
 //!   allowed         handled before a seizure, and not in the checkpoint that the seizure found
 //!   stored apart    in the stream before a message that was published earlier
+//!   stored twice    in the stream at two offsets: its publisher had no answer and sent it again, and
+//!                   the server had forgotten it (a work queue forgets the id with the message)
 //! ```
 //!
 //! Order is the stream's, which workers can see, not the publisher's numbers: a cluster in trouble can
@@ -40,6 +42,8 @@ pub struct Counts {
     pub out_of_order: u64,
     /// Messages that the stream holds in another order than they were published in.
     pub stored_apart: u64,
+    /// Messages that the stream holds, or held, at a second offset.
+    pub stored_twice: u64,
     /// Handler calls on messages that were handled before.
     pub repeated: u64,
     /// How many of those a death or a freeze explains: unflushed when the partition was seized.
@@ -152,6 +156,7 @@ fn order(counts: &mut Counts, partition: u32, lines: &[Done]) {
     };
     counts.stored_apart += stored_apart(lines);
     let mut done: BTreeSet<u64> = BTreeSet::new();
+    let mut numbers: BTreeSet<u64> = BTreeSet::new();
     let mut highest = None;
     let mut under: BTreeMap<u64, Done> = BTreeMap::new();
     let mut previous: Option<Done> = None;
@@ -164,7 +169,8 @@ fn order(counts: &mut Counts, partition: u32, lines: &[Done]) {
         let before = epoch.and_then(|epoch| under.get(&epoch).copied());
         let steps_on = before.is_none_or(|before| follows(before.offset, line.offset));
         let alone = before.is_none_or(|before| before.process == line.process);
-        let repeated = done.contains(&line.number);
+        let repeated = done.contains(&line.offset);
+        counts.stored_twice += u64::from(!repeated && !numbers.insert(line.number));
         let behind = !repeated && highest.is_some_and(|highest| highest > line.offset);
         if repeated {
             counts.repeated += 1;
@@ -181,7 +187,7 @@ fn order(counts: &mut Counts, partition: u32, lines: &[Done]) {
                 )
             });
         }
-        done.insert(line.number);
+        done.insert(line.offset);
         highest = highest.max(Some(line.offset));
         let now = Done { epoch, ..*line };
         if let Some(epoch) = epoch {
@@ -265,6 +271,17 @@ mod tests {
             order(&[(0, 5, 1), (2, 11, 1), (1, 9, 2), (2, 11, 2)]),
             (2, 0, 1)
         );
+    }
+
+    #[test]
+    fn a_message_that_is_in_the_stream_twice_is_handled_twice_and_repeated_by_nobody() {
+        let counts = counted(&[(0, 5, 1), (1, 9, 1), (1, 11, 1), (2, 12, 1)]);
+        assert_eq!(
+            (counts.stored_twice, counts.repeated, counts.out_of_order),
+            (1, 0, 0)
+        );
+        let counts = counted(&[(0, 5, 1), (1, 9, 1), (1, 9, 1)]);
+        assert_eq!((counts.stored_twice, counts.repeated), (0, 1));
     }
 
     #[test]

@@ -3,12 +3,13 @@
 //! ```text
 //!   two workers stay; others join, leave and are killed in turn
 //!   every sample: memory, threads, files, tasks of those that stay · memory of the server ·
-//!                 consumers of the stream · keys of the store
+//!                 consumers of the stream · keys of the store · lines of history
 //!   at the end:   median of the last third against that of the first, and the audit
 //! ```
 
 use std::time::Duration;
 
+use parti::core::worker::chronicle;
 use tokio::time::{Instant, MissedTickBehavior, interval_at, sleep};
 
 use crate::args::SoakArgs;
@@ -33,10 +34,15 @@ struct Sample {
     server_memory: u64,
     consumers: u64,
     keys: u64,
+    /// Lines of the history: they grow up to a bound.
+    events: u64,
 }
 
 /// What is looked at: its name, and how much it may differ between the thirds without growing.
 type Measure = (&'static str, u64, fn(&Sample) -> u64);
+
+/// The history keeps its newest lines; each writer tidies up now and then.
+const EVENTS: u64 = chronicle::KEPT as u64 + 500;
 
 const CONSUMERS: &str = "consumers (least)";
 
@@ -163,12 +169,13 @@ async fn look(stage: &mut Stage, stay: &[usize]) -> Result<Sample, Failure> {
     sample.server_memory = server.memory;
     sample.consumers = stage.consumers().await? as u64;
     sample.keys = stage.keys().await? as u64;
+    sample.events = stage.events().await? as u64;
     Ok(sample)
 }
 
 fn head() {
     println!(
-        "{:>7} {:>9} {:>7} {:>10} {:>7} {:>5} {:>5} {:>10} {:>9} {:>5}",
+        "{:>7} {:>9} {:>7} {:>10} {:>7} {:>5} {:>5} {:>10} {:>9} {:>5} {:>6}",
         "time",
         "published",
         "workers",
@@ -178,13 +185,14 @@ fn head() {
         "tasks",
         "server",
         "consumers",
-        "keys"
+        "keys",
+        "events"
     );
 }
 
 fn show(time: Duration, published: u64, workers: usize, sample: &Sample) {
     println!(
-        "{:>6}s {:>9} {:>7} {:>6} KiB {:>7} {:>5} {:>5} {:>6} KiB {:>9} {:>5}",
+        "{:>6}s {:>9} {:>7} {:>6} KiB {:>7} {:>5} {:>5} {:>6} KiB {:>9} {:>5} {:>6}",
         time.as_secs(),
         published,
         workers,
@@ -194,7 +202,8 @@ fn show(time: Duration, published: u64, workers: usize, sample: &Sample) {
         sample.tasks,
         sample.server_memory,
         sample.consumers,
-        sample.keys
+        sample.keys,
+        sample.events
     );
 }
 
@@ -222,7 +231,16 @@ fn verdict(samples: &[Sample]) -> bool {
             if grew { "GROWING" } else { "flat" }
         );
     }
-    flat
+    let most = samples.iter().map(|sample| sample.events).max();
+    let most = most.unwrap_or_default();
+    let over = most > EVENTS;
+    println!(
+        "{:<18} {:>25}  {}",
+        "events (most)",
+        most,
+        if over { "OVER ITS BOUND" } else { "bounded" }
+    );
+    flat && !over
 }
 
 /// More than a fifth, and more than what comes and goes anyway.
@@ -256,6 +274,9 @@ mod tests {
         assert!(!verdict(&samples), "memory grew");
         let steady = vec![samples[0]; 9];
         assert!(verdict(&steady));
+        let mut full = steady.clone();
+        full[4].events = EVENTS + 1;
+        assert!(!verdict(&full), "the history is not bounded");
         assert!(!verdict(&steady[..2]), "too few");
         assert!(grew(100, 200, 8) && !grew(100, 107, 8) && !grew(1_000, 1_100, 8));
     }

@@ -326,9 +326,8 @@ impl Stage {
         group.ok_or_else(|| Failure::new("the store knows no group"))
     }
 
-    /// How many keys the store has.
+    /// How many keys the store has, the history not counted.
     pub async fn keys(&self) -> Result<usize, Failure> {
-        let store: Arc<dyn store::Store> = self.store.store().clone();
         let mut keys = 0;
         for side in [
             "group/",
@@ -337,12 +336,23 @@ impl Stage {
             "plan/",
             "assignments/",
             "partitions/",
-            "events/",
+            "requests/",
+            "overrides/",
         ] {
-            let scope = store::Scope::Under(side.into());
-            keys += store.list(&scope).await.during("listing keys")?.len();
+            keys += self.under(side).await?;
         }
         Ok(keys)
+    }
+
+    /// How many lines the group's history has.
+    pub async fn events(&self) -> Result<usize, Failure> {
+        self.under("events/").await
+    }
+
+    async fn under(&self, side: &str) -> Result<usize, Failure> {
+        let store: Arc<dyn store::Store> = self.store.store().clone();
+        let scope = store::Scope::Under(side.into());
+        Ok(store.list(&scope).await.during("listing keys")?.len())
     }
 }
 

@@ -30,10 +30,17 @@ impl Row {
             None => "good".to_owned(),
             Some(failure) => format!("FAILED: {failure}"),
         };
-        match self.counts.stored_apart {
-            0 => verdict,
-            apart => format!("{verdict} ({apart} stored in another order than published)"),
-        }
+        let notes = [
+            (
+                self.counts.stored_apart,
+                "stored in another order than published",
+            ),
+            (self.counts.stored_twice, "stored twice by the server"),
+        ];
+        let notes = notes.iter().filter(|(count, _)| *count > 0);
+        notes.fold(verdict, |verdict, (count, what)| {
+            format!("{verdict} ({count} {what})")
+        })
     }
 }
 

@@ -98,7 +98,7 @@ pub async fn node_away(stage: &mut Stage) -> Result<(), Failure> {
                 Harm::Pause => cluster.node(node).resume(),
                 Harm::Isolate => cluster.heal(node),
             }
-            cluster.wait_until_ready();
+            cluster.wait_until_serving();
         });
         stage.next_of_all(3).await?;
     }

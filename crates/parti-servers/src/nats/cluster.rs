@@ -10,7 +10,7 @@
 
 use std::time::{Duration, Instant};
 
-use super::{Builder, Server};
+use super::{Builder, Nats, Server};
 use crate::error::loud;
 use crate::folder::Folder;
 use crate::install;
@@ -204,9 +204,20 @@ impl Cluster {
         loud(self.try_wait_until_ready());
     }
 
+    /// Waits until all servers that run are there, and one leads; streams and consumers may still be
+    /// catching up. Servers of 2.10 can say for good that a consumer has not, after a restart.
+    #[track_caller]
+    pub fn wait_until_serving(&mut self) {
+        loud(self.wait(Nats::serves));
+    }
+
     fn try_wait_until_ready(&mut self) -> Result<(), Error> {
+        self.wait(Nats::is_healthy)
+    }
+
+    fn wait(&mut self, is_well: fn(&Nats) -> bool) -> Result<(), Error> {
         let deadline = Instant::now() + PATIENCE;
-        while !self.is_ready() {
+        while !self.is_ready(is_well) {
             if Instant::now() > deadline {
                 let logs: Vec<String> = self
                     .nodes
@@ -223,10 +234,10 @@ impl Cluster {
         Ok(())
     }
 
-    fn is_ready(&mut self) -> bool {
+    fn is_ready(&mut self, is_well: fn(&Nats) -> bool) -> bool {
         self.nodes
             .iter_mut()
-            .all(|node| !node.is_running() || node.kind.is_healthy())
+            .all(|node| !node.is_running() || is_well(&node.kind))
             && self.leader().is_some()
     }
 }

@@ -81,6 +81,11 @@ impl Nats {
     fn is_healthy(&self) -> bool {
         http::get(&self.monitor.address(), "/healthz").is_some()
     }
+
+    /// The same, whatever it says of its streams and consumers.
+    fn serves(&self) -> bool {
+        http::get(&self.monitor.address(), "/healthz?js-server-only=true").is_some()
+    }
 }
 
 impl Running<Nats> {
