@@ -388,6 +388,10 @@ impl Election {
                     };
                     return Outcome::Won(term);
                 }
+                // This life is the older one: it has been replaced, and is about to find out.
+                Some((holder, life)) if holder == me && *life > incarnation => {
+                    return Outcome::Nothing;
+                }
                 // An older life of mine cannot lead any more, nor can this one under a term to
                 // which nobody listens.
                 Some((holder, _)) if holder == me => (told.unwrap_or(true), self.above(record)),
@@ -469,7 +473,9 @@ impl Election {
                     self.known = Known::Unread;
                 }
                 self.learn(&found, silence, out);
-                if ours {
+                // Somebody may have written since, and the watch was faster than this reply.
+                let stands = self.known.revision() == Some(found.revision);
+                if ours && stands {
                     return self.landed(record.term, record.holder.is_none(), sent);
                 }
                 self.role = match self.role {

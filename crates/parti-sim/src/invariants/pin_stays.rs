@@ -32,9 +32,11 @@ impl Invariant for PinStays {
         match (key, new) {
             // Whatever is asked for anew has to be reached anew.
             (Key::Overrides, Some(Record::Overrides(overrides))) => {
-                self.settled.retain(|partition, (worker, _)| {
+                self.settled.retain(|partition, (worker, life)| {
                     let pin = overrides.pin_of(partition);
-                    pin.is_some_and(|pin| pin.worker == *worker) && !overrides.pauses(partition)
+                    pin.is_some_and(|pin| pin.worker == *worker)
+                        && !overrides.pauses(partition)
+                        && !overrides.drains(worker, *life)
                 });
             }
             (Key::Worker(id), Some(Record::Worker(record)))
