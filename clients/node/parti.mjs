@@ -19,7 +19,36 @@ export class PartiError extends Error {
   }
 }
 
-async function request(url, method, token, body, signal) {
+/** A signal for what may take so long, and ends with another signal, too; and how to put it off. */
+function within(ms, signal) {
+  const limit = new AbortController();
+  const stop = () => limit.abort();
+  let timer = setTimeout(stop, ms);
+  if (signal?.aborted) stop();
+  signal?.addEventListener("abort", stop);
+  return {
+    signal: limit.signal,
+    again() {
+      clearTimeout(timer);
+      timer = setTimeout(stop, ms);
+    },
+    end() {
+      clearTimeout(timer);
+      signal?.removeEventListener("abort", stop);
+    },
+  };
+}
+
+async function request(url, method, token, body, signal, ms = 60_000) {
+  const limit = within(ms, signal);
+  try {
+    return await answered(url, method, token, body, limit.signal);
+  } finally {
+    limit.end();
+  }
+}
+
+async function answered(url, method, token, body, signal) {
   const headers = {};
   if (token) headers.authorization = `Bearer ${token}`;
   if (body !== undefined) headers["content-type"] = "application/json";
@@ -31,10 +60,11 @@ async function request(url, method, token, body, signal) {
 }
 
 /** The events of a stream, as [name, data]. */
-async function* events(response) {
+async function* events(response, heard) {
   const decoder = new TextDecoder();
   let text = "";
   for await (const chunk of response.body) {
+    heard();
     text += decoder.decode(chunk, { stream: true });
     let end;
     while ((end = text.indexOf("\n\n")) >= 0) {
@@ -89,6 +119,7 @@ class Partition {
         const asked = `${this.session.service.url}${path}?from=${this.next}&limit=100&wait_ms=5000`;
         const found = await request(asked, "GET", options.token, undefined, this.over.signal);
         for (const message of found.messages) {
+          await this.session.mayHandle(this.over.signal);
           if (this.over.signal.aborted) return;
           await this.session.handler({ ...message, partition: this.partition, epoch: this.epoch });
           this.done = message.offset;
@@ -120,10 +151,23 @@ class Session {
     this.tell = options.onEvent ?? (() => {});
     this.held = new Map();
     this.left = new Map();
+    this.lease = 0;
   }
 
   call(method, what, body) {
-    return request(this.service.url + this.path + what, method, this.token, body);
+    // An instance that does not answer may be frozen: the session goes on elsewhere meanwhile.
+    const ms = Math.max(this.ttl / 2, 1000);
+    return request(this.service.url + this.path + what, method, this.token, body, undefined, ms);
+  }
+
+  /** The service is there: nobody else gets what is held, for nearly a TTL. */
+  heard() {
+    this.lease = Date.now() + this.ttl * 0.8;
+  }
+
+  /** Waits while others may have what is held: the stream will tell. */
+  async mayHandle(signal) {
+    while (Date.now() >= this.lease && !signal.aborted) await pause(100);
   }
 
   async run(signal) {
@@ -137,10 +181,12 @@ class Session {
     });
     this.path = `${sessions}/${encodeURIComponent(opened.session)}`;
     this.token = opened.token;
+    this.ttl = opened.ttl_ms;
+    this.heard();
     this.tell("registered", { worker: opened.worker });
     const committing = setInterval(() => this.commit().catch(() => {}), 300);
     try {
-      await this.listen(opened.ttl_ms, signal);
+      await this.listen(signal);
     } finally {
       clearInterval(committing);
       await Promise.all([...this.held.values()].map((one) => one.stop()));
@@ -152,15 +198,22 @@ class Session {
   }
 
   /** Reads the stream, and opens it again while the session lives. */
-  async listen(ttl, signal) {
+  async listen(signal) {
     while (!signal?.aborted) {
       const { url } = this.service;
+      // Signs of life come three times in a TTL.
+      const limit = within(Math.max(this.ttl * 0.7, 1000), signal);
+      const heard = () => {
+        limit.again();
+        this.heard();
+      };
       try {
         const headers = { authorization: `Bearer ${this.token}` };
-        const response = await fetch(`${url}${this.path}/events`, { headers, signal });
+        const opening = { headers, signal: limit.signal };
+        const response = await fetch(`${url}${this.path}/events`, opening);
         if ([401, 404, 410].includes(response.status)) return;
         if (!response.ok) throw new PartiError(response.status);
-        for await (const [event, data] of events(response)) {
+        for await (const [event, data] of events(response, heard)) {
           if (event === "end") return this.tell("end", data);
           await this.take(event, data);
         }
@@ -168,8 +221,10 @@ class Session {
         if (signal?.aborted) return;
         // Wherever the stream is, the session is.
         if (!(error instanceof PartiError)) this.service.moveOn(url);
+      } finally {
+        limit.end();
       }
-      await pause(Math.min(ttl / 10, 200));
+      await pause(Math.min(this.ttl / 10, 200));
     }
   }
 

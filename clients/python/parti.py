@@ -57,9 +57,10 @@ def instance(url):
 class Client:
     """Requests to one of a service's instances. Every thread has a connection of its own."""
 
-    def __init__(self, url, token=None, timeout=60):
+    def __init__(self, url, token=None, timeout=60, moves=True):
         self._instances = [instance(one) for one in url.split(",")]
         self._at = 0
+        self._moves = moves  # whether it asks the next instance by itself
         self._token, self._timeout = token, timeout
         self._own = threading.local()
 
@@ -73,6 +74,10 @@ class Client:
         if self._at == at:
             self._at = (at + 1) % len(self._instances)
 
+    def __len__(self):
+        """How many instances are known."""
+        return len(self._instances)
+
     def connect(self, timeout=None):
         return self._instances[self._at](timeout or self._timeout)
 
@@ -80,7 +85,30 @@ class Client:
         token = token or self._token
         return {"authorization": f"Bearer {token}"} if token else {}
 
-    def request(self, method, path, body=None, token=None):
+    def _connected(self, timeout):
+        """A connection of this thread, and whether it is new. One that cannot be made was asked for
+        nothing yet, so the next instance may be asked instead."""
+        for more in reversed(range(len(self._instances) if self._moves else 1)):
+            at = self._at
+            asked, connection = getattr(self._own, "connection", (None, None))
+            if connection is not None and asked == at:
+                connection.timeout = timeout
+                if connection.sock is not None:
+                    connection.sock.settimeout(timeout)
+                return connection, False
+            connection = self.connect(timeout)
+            try:
+                connection.connect()
+            except OSError:
+                if not more:
+                    raise
+                self.move_on(at)
+                continue
+            self._own.connection = (at, connection)
+            return connection, True
+        raise AssertionError("unreachable")
+
+    def request(self, method, path, body=None, token=None, timeout=None):
         """One request. It is sent again once if the connection turns out to be closed."""
         headers = self.headers(token)
         data = None
@@ -88,12 +116,7 @@ class Client:
             data = json.dumps(body)
             headers["content-type"] = "application/json"
         for again in (True, False):
-            at = self._at
-            asked, connection = getattr(self._own, "connection", (None, None))
-            fresh = connection is None or asked != at
-            if fresh:
-                connection = self.connect()
-                self._own.connection = (at, connection)
+            connection, fresh = self._connected(timeout or self._timeout)
             try:
                 connection.request(method, path, data, headers)
                 response = connection.getresponse()
@@ -175,7 +198,8 @@ class Consumer:
 
     def __init__(self, url, group, topic, name="python", token=None, metadata=None,
                  commit_every=0.5, on_event=None):
-        self.client = Client(url, token)
+        # Where the stream is, everything else goes: only the stream moves on.
+        self.client = Client(url, token, moves=False)
         self.group, self.topic, self.name = group, topic, name
         self.metadata = metadata or {}
         self.commit_every = commit_every
@@ -187,12 +211,19 @@ class Consumer:
         self._changed = threading.Condition()
         self._closed = False
         self._session = None
+        self._lease = 0.0  # until when messages may be handled without a word of the service
         self._committed_at = time.monotonic()
 
     # -- its life
 
     def __enter__(self):
-        self._register()
+        for more in reversed(range(len(self.client))):
+            try:
+                self._register()
+                break
+            except (OSError, http.client.HTTPException):
+                if not more:
+                    raise
         return self
 
     def __exit__(self, *_):
@@ -203,6 +234,8 @@ class Consumer:
         if self._closed:
             return
         self._closed = True
+        if self._session is None:
+            return
         try:
             self._commit()
             self._call("DELETE", "")
@@ -221,12 +254,21 @@ class Consumer:
             raise
         session["path"] = f"{path}/{quote(session['session'])}"
         self._session = session
+        self._heard(session)
         self._on_event("registered", {"worker": session["worker"]})
         threading.Thread(target=self._listen, args=(session,), daemon=True).start()
 
     def _call(self, method, what, body=None):
         session = self._session
-        return self.client.request(method, session["path"] + what, body, session["token"])
+        # An instance that does not answer may be frozen: the session goes on elsewhere meanwhile.
+        timeout = max(session["ttl_ms"] / 2000, 1)
+        path = session["path"] + what
+        return self.client.request(method, path, body, session["token"], timeout)
+
+    def _heard(self, session):
+        """The service is there: nobody else gets what is held, for nearly a TTL."""
+        if session is self._session:
+            self._lease = time.monotonic() + session["ttl_ms"] / 1000 * 0.8
 
     # -- what is told
 
@@ -236,7 +278,8 @@ class Consumer:
         while not self._closed and session is self._session:
             at = self.client.at
             try:
-                connection = self.client.connect(timeout=max(patience, 1))
+                # Signs of life come three times in a TTL.
+                connection = self.client.connect(timeout=max(patience * 0.7, 1))
                 headers = self.client.headers(session["token"])
                 connection.request("GET", session["path"] + "/events", headers=headers)
                 response = connection.getresponse()
@@ -260,6 +303,7 @@ class Consumer:
             line = response.readline()
             if not line:
                 return False
+            self._heard(session)
             line = line.decode().rstrip("\r\n")
             if line.startswith("event: "):
                 event = line[7:]
@@ -295,6 +339,10 @@ class Consumer:
     def _next(self):
         with self._changed:
             if self._events:
+                return None
+            if time.monotonic() >= self._lease:
+                # Others may have it by now. The stream will tell.
+                self._changed.wait(0.1)
                 return None
             if self._messages:
                 message = self._messages.popleft()
@@ -359,8 +407,8 @@ class Consumer:
         try:
             result = self._call("POST", "/released", body)
             self._on_event("released", {"partition": held.partition, **result})
-        except PartiError:
-            pass  # the session is over: its end comes, too
+        except (PartiError, OSError, http.client.HTTPException):
+            pass  # the session is over, or goes on elsewhere: the stream tells
 
     def _drop(self, partition):
         held = self._held.pop(partition, None)
