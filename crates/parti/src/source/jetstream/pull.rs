@@ -51,9 +51,10 @@ const AFTER_FAILURE: Duration = Duration::from_millis(200);
 const GONE_EVERY: Duration = Duration::from_secs(1);
 /// Messages that are passed on before anything else is looked at.
 const BURST: usize = 256;
-/// How often the others get their turn before what came is passed on. A busy server sends a few
-/// messages at a time; each time that they are passed on wakes three tasks, and that costs more
-/// than to handle them. Where nothing else is to be done, turns take no time.
+/// Where so many messages came together, more are on their way: the others get their turn so often
+/// before what came is passed on. A busy server sends a few messages at a time, and to pass them on
+/// wakes three tasks, which costs more than to handle them.
+const DENSE: usize = 4;
 const TURNS: usize = 8;
 /// The header in which a pull that ended says how many messages it did not bring.
 const LEFT_OVER: &str = "Nats-Pending-Messages";
@@ -379,15 +380,17 @@ impl PullLoop {
         };
         self.heard = Instant::now();
         let mut answered = self.message(first).await;
-        for _ in 0..TURNS {
+        let mut turns = 0;
+        loop {
             while self.news.len() < BURST
                 && let Some(Some(message)) = next(&mut self.inbox).now_or_never()
             {
                 answered = self.message(message).await;
             }
-            if self.news.len() >= BURST {
+            if turns == TURNS || !(DENSE..BURST).contains(&self.news.len()) {
                 break;
             }
+            turns += 1;
             tokio::task::yield_now().await;
         }
         if answered {
@@ -437,13 +440,7 @@ impl PullLoop {
         self.wire.pending.store(place.pending, Relaxed);
         let (sequence, pending, consumer) = (place.sequence, place.pending, life.identity);
         let (partition, subject) = self.partitions.of(&subject);
-        let mut record = record(
-            place.offset,
-            subject,
-            headers,
-            payload,
-            place.timestamp_ms,
-        );
+        let mut record = record(place.offset, subject, headers, payload, place.timestamp_ms);
         self.partitions.give_key(&mut record);
         let event = SourceEvent::Delivered {
             consumer,
