@@ -96,6 +96,6 @@ fn listed<'a, T: PartialEq, I: Ord + ToString + 'a>(
             changed.push(one);
         }
     }
-    let gone = known.keys().map(ToString::to_string);
+    let gone = known.keys().map(|id| id.to_string());
     (changed, gone.collect())
 }
