@@ -52,6 +52,7 @@ impl Checkpoints {
             rules,
             reason,
             waiting,
+            over: BTreeSet::new(),
             pauses: Pauses::new(&self.store, reason),
             done,
         };
@@ -81,6 +82,8 @@ struct Forcing<'a> {
     reason: &'a Reason,
     /// Those not yet changed.
     waiting: Vec<usize>,
+    /// Those that are, or that cannot be.
+    over: BTreeSet<PartitionId>,
     pauses: Pauses<'a>,
     done: &'a mut [Change],
 }
@@ -89,7 +92,8 @@ impl Forcing<'_> {
     async fn change(&mut self, follower: &mut Follower, patience: Duration) -> Result<(), Error> {
         let deadline = Instant::now() + patience;
         let mut is_asked = false;
-        while !self.waiting.is_empty() && Instant::now() < deadline {
+        let is_open = |own: &Self| !own.waiting.is_empty() || own.pauses.holds(&own.over);
+        while is_open(self) && Instant::now() < deadline {
             let records = match timeout_at(deadline, follower.next(Records::clone)).await {
                 Ok(Some(Ok(records))) => records,
                 // The store is not heard for a while.
@@ -127,8 +131,9 @@ impl Forcing<'_> {
             .into_iter()
             .partition(|place| is_served(&self.done[*place]));
         self.waiting = waiting;
+        self.over.extend(self.partitions(&over));
         self.pauses.look(records);
-        self.pauses.resume(&self.partitions(&over)).await
+        self.pauses.resume(&self.over).await
     }
 
     fn partitions(&self, places: &[usize]) -> BTreeSet<PartitionId> {

@@ -2,16 +2,17 @@
 //!
 //! ```text
 //!   paused by others already ──▶ left alone, before and after
-//!   else: pause ──▶ ours ── changed ──▶ resume, unless somebody else asked for a pause meanwhile
+//!   else: pause ──▶ ours ── done, and changed ──▶ resume, unless others want it paused by now, too
 //! ```
 //!
-//! A leader carries out requests in the order in which they were made. So a resume that follows is
+//! A leader that still carries out a pause would tell that it was taken back: so its word that it is
+//! done is waited for, while there is time. A leader carries out requests in the order in which they were made. So a resume that follows is
 //! the end of a pause also where nobody has carried out that pause yet.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use parti_core::ids::PartitionId;
+use parti_core::ids::{PartitionId, Revision};
 use parti_core::key::Key;
 use parti_core::record::{EventKind, Outcome, Record, Request, RequestRecord};
 
@@ -36,12 +37,14 @@ pub(super) struct Pauses<'a> {
     resuming: BTreeSet<PartitionId>,
     /// Others want these paused, too.
     of_others: BTreeSet<PartitionId>,
-    /// Requests that say nothing new: those that were there before.
+    /// Requests that say nothing new: those that were there before, and ours that are done.
     known: BTreeSet<Key>,
-    /// Our requests to pause.
-    asked: BTreeSet<Key>,
+    /// Our requests to pause: where each was written, and for what.
+    asked: BTreeMap<Key, (Revision, PartitionId)>,
     /// Whether a leader has looked at one of those.
     is_led: bool,
+    /// The newest request that was seen.
+    newest: Revision,
     /// Our newest request to resume.
     last: Option<(Key, Request)>,
 }
@@ -57,8 +60,9 @@ impl<'a> Pauses<'a> {
             resuming: BTreeSet::new(),
             of_others: BTreeSet::new(),
             known: BTreeSet::new(),
-            asked: BTreeSet::new(),
+            asked: BTreeMap::new(),
             is_led: false,
+            newest: Revision(0),
             last: None,
         }
     }
@@ -95,30 +99,54 @@ impl<'a> Pauses<'a> {
         let known = records.requests.iter().map(|stored| stored.key.clone());
         self.known = known.collect();
         // Also if not all of it can be written: some of them may be paused by it.
-        self.ours = wanted;
-        self.asked = self.ask(requests, PAUSED).await?.into_iter().collect();
+        self.ours = wanted.clone();
+        let asked = self.ask(requests, PAUSED).await?.into_iter().zip(wanted);
+        self.asked = asked
+            .map(|((key, revision), partition)| (key, (revision, partition)))
+            .collect();
         Ok(())
     }
 
     /// Takes note of what the leader and others did about it.
     pub fn look(&mut self, records: &Records) {
+        let mut under_way = BTreeSet::new();
         for (key, partition, record) in pauses(records) {
-            if self.asked.contains(key) {
+            if self.asked.contains_key(key) {
                 self.is_led |= record.outcome != Outcome::Open;
+                if !record.outcome.is_final() {
+                    under_way.insert(key);
+                }
             } else if !self.known.contains(key)
                 && !matches!(record.outcome, Outcome::Refused { .. })
             {
                 self.of_others.insert(partition.clone());
             }
         }
+        let seen = records.requests.iter().map(|stored| stored.revision);
+        self.newest = seen.max().unwrap_or(self.newest).max(self.newest);
+        // A leader keeps only so many that are done: what is not there any more was one of them.
+        let newest = self.newest;
+        let is_done = |key: &Key, (written, _): &mut (Revision, PartitionId)| {
+            *written <= newest && !under_way.contains(key)
+        };
+        let done = self.asked.extract_if(.., is_done);
+        self.known.extend(done.map(|(key, _)| key));
         let paused = records.paused();
         self.is_led |= paused.iter().any(|id| self.ours.contains(id));
     }
 
-    /// Resumes those of these that only this has paused.
+    /// Whether one of these is paused by this, and not yet asked to be resumed.
+    pub fn holds(&self, partitions: &BTreeSet<PartitionId>) -> bool {
+        !self.ours.is_disjoint(partitions)
+    }
+
+    /// Resumes those of these that only this has paused, and whose pause is done.
     pub async fn resume(&mut self, partitions: &BTreeSet<PartitionId>) -> Result<(), Error> {
         self.ours.retain(|id| !self.of_others.contains(id));
-        let these: BTreeSet<PartitionId> = self.ours.intersection(partitions).cloned().collect();
+        let open: BTreeSet<&PartitionId> = self.asked.values().map(|(_, id)| id).collect();
+        let these = self.ours.intersection(partitions);
+        let these = these.filter(|id| !open.contains(id)).cloned();
+        let these: BTreeSet<PartitionId> = these.collect();
         let resume = |partition| Request::Resume { partition };
         let requests: Vec<Request> = these.iter().cloned().map(resume).collect();
         let Some(last) = requests.last().cloned() else {
@@ -132,7 +160,7 @@ impl<'a> Pauses<'a> {
             self.tell("resume", RESUMED, "done", &these).await;
         } else {
             let keys = self.ask(requests, RESUMED).await?;
-            self.last = keys.into_iter().last().map(|key| (key, last));
+            self.last = keys.into_iter().last().map(|(key, _)| (key, last));
             self.resuming.extend(these.iter().cloned());
         }
         self.ours.retain(|id| !these.contains(id));
@@ -142,6 +170,7 @@ impl<'a> Pauses<'a> {
     /// Resumes what is left, and waits until all is. Answers what is not known to be.
     pub async fn end(mut self, follower: &mut Follower, patience: Duration) -> Vec<PartitionId> {
         let rest = self.ours.clone();
+        self.asked.clear();
         if let Err(error) = self.resume(&rest).await {
             let group = self.store.group();
             tracing::warn!(group, %error, "partitions that were paused are not resumed");
@@ -157,7 +186,7 @@ impl<'a> Pauses<'a> {
         left.into_iter().collect()
     }
 
-    async fn ask(&self, requests: Vec<Request>, why: &str) -> Result<Vec<Key>, Error> {
+    async fn ask(&self, requests: Vec<Request>, why: &str) -> Result<Vec<(Key, Revision)>, Error> {
         let reason = Reason {
             by: self.reason.by.clone(),
             why: self.because(why),

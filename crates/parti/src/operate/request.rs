@@ -224,13 +224,16 @@ async fn of_leader(
     let mut follower = Follower::new(store.watch_all(), Pace::Close);
     let what = asked.request.clone();
     match put(store, vec![asked]).await?.pop() {
-        Some(key) => within(patience, answer(&mut follower, &key, &what)).await,
+        Some((key, _)) => within(patience, answer(&mut follower, &key, &what)).await,
         None => Ok(Outcome::Open),
     }
 }
 
-/// Puts requests before the leader; answers their keys. It carries out first what was put first.
-pub(super) async fn put(store: &GroupStore, asked: Vec<RequestRecord>) -> Result<Vec<Key>, Error> {
+/// Puts requests before the leader; answers where each is. It carries out first what was put first.
+pub(super) async fn put(
+    store: &GroupStore,
+    asked: Vec<RequestRecord>,
+) -> Result<Vec<(Key, Revision)>, Error> {
     let mut writes = Vec::new();
     for asked in asked {
         writes.push(Write {
@@ -239,13 +242,17 @@ pub(super) async fn put(store: &GroupStore, asked: Vec<RequestRecord>) -> Result
             value: Some(Record::Request(Arc::new(asked))),
         });
     }
-    // Only this request has its name: whatever is there is it, or what became of it.
-    for outcome in persistent(store, &writes).await {
-        if let WriteOutcome::Failed(error) = outcome {
-            return Err(of_core(&error).into());
+    let outcomes = persistent(store, &writes).await;
+    let keys = writes.into_iter().map(|write| write.key);
+    let placed = keys.zip(outcomes).map(|(key, outcome)| match outcome {
+        WriteOutcome::Done(revision) => Ok((key, revision)),
+        // Only this request has its name: whatever is there is it, or what became of it.
+        WriteOutcome::Conflict(found) => {
+            Ok((key, found.map_or(Revision(0), |found| found.revision)))
         }
-    }
-    Ok(writes.into_iter().map(|write| write.key).collect())
+        WriteOutcome::Failed(error) => Err(of_core(&error).into()),
+    });
+    placed.collect()
 }
 
 /// Waits for what becomes of a request that was put before the leader.

@@ -1,6 +1,6 @@
 //! Forced changes, with owners and leaders that a test plays.
 
-use parti_core::record::Outcome;
+use parti_core::record::{Outcome, RequestRecord};
 
 use super::*;
 
@@ -166,6 +166,60 @@ async fn a_leader_is_asked_to_pause_and_to_resume() {
             "for a forced change of its checkpoint: to see".into()
         )
     );
+}
+
+/// A leader that comes to its end with a pause only later is not told to take it back before.
+#[tokio::test(start_paused = true)]
+async fn a_pause_is_done_before_it_is_taken_back() {
+    let (desk, _) = served("leader").await;
+    let leading = async {
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        desk.owned("0", None, Some(20)).await;
+        // It could be changed by now; its leader is not done with the pause.
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        let seen = desk.seen().await;
+        let changed = seen.partition(&partition("0")).expect("there");
+        assert_eq!(changed.next_offset, Some(Offset(5)));
+        let asked = |text: &str| seen.requests.iter().filter(|one| one.text == text).count();
+        assert_eq!(asked("pause partition 0"), 1);
+        assert_eq!(asked("resume partition 0"), 0, "not yet");
+        let (key, mut request) = open_request(&desk).await;
+        request.outcome = Outcome::Done;
+        desk.put(key, Record::Request(request.into())).await;
+        lead(&desk, 1).await;
+    };
+    let (applied, ()) = tokio::join!(apply(&desk, &["0"]), leading);
+    assert_eq!(applied.left_paused, []);
+    assert_eq!(applied.changes[0].served_by, None);
+}
+
+async fn open_request(desk: &Desk) -> (Key, RequestRecord) {
+    let found = desk.store.list(Prefix::Requests).await.expect("readable");
+    let open = found.iter().find_map(|stored| match &stored.record {
+        Record::Request(record) if record.outcome == Outcome::Open => {
+            Some((stored.key.clone(), (**record).clone()))
+        }
+        _ => None,
+    });
+    open.expect("an open request")
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_others_want_paused_meanwhile_stays_paused() {
+    let (desk, _) = served("leader").await;
+    let leading = async {
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        let (_, mut request) = open_request(&desk).await;
+        (request.by, request.why) = ("bob".into(), "lunch".into());
+        let key = Key::Request("bobs".into());
+        desk.put(key, Record::Request(request.into())).await;
+        lead(&desk, 2).await;
+    };
+    let (applied, ()) = tokio::join!(apply(&desk, &["0"]), leading);
+    assert_eq!(applied.left_paused, []);
+    assert_eq!(applied.changes[0].served_by, None);
+    assert_eq!(desk.seen().await.requests, [], "nobody asks to resume it");
+    assert_eq!(paused(&desk).await, ["0"]);
 }
 
 #[tokio::test(start_paused = true)]
