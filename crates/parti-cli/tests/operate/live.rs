@@ -21,8 +21,12 @@ fn handled(lines: &[Line], offset: u64) -> usize {
 }
 
 /// Nothing arrives all the while: an owner that has nothing to commit hears of it, too.
-fn forced_while_idle(config: &str) {
-    let mut group = Group::on("sqlite:group.db", config, 2);
+fn forced_while_idle(store: &str, config: &str) {
+    let mut group = Group::on(store, config, 2);
+    let of_group = |group: &Group, command: &[&str], more: &[&str]| {
+        let named = ["--store", store, "--group", "g"];
+        parti(group.folder(), &[command, &named, more].concat(), "")
+    };
     group.produce(30);
     group.consume();
     group.drained();
@@ -68,12 +72,24 @@ fn lag(status: &serde_json::Value) -> Option<u64> {
 
 #[test]
 fn a_forced_change_reaches_an_idle_owner() {
-    forced_while_idle(CONFIG);
+    forced_while_idle("sqlite:group.db", CONFIG);
 }
 
 #[test]
 fn a_forced_change_reaches_an_idle_owner_without_a_leader() {
-    forced_while_idle(&leaderless());
+    forced_while_idle("sqlite:group.db", &leaderless());
+}
+
+#[test]
+fn a_forced_change_reaches_an_idle_owner_on_nats() {
+    let server = parti_servers::nats::Server::start();
+    forced_while_idle(&server.url(), CONFIG);
+}
+
+#[test]
+fn a_forced_change_reaches_an_idle_owner_on_nats_without_a_leader() {
+    let server = parti_servers::nats::Server::start();
+    forced_while_idle(&server.url(), &leaderless());
 }
 
 #[test]
