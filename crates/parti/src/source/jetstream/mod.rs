@@ -116,6 +116,11 @@ impl JetStream {
         Self::open(Self::link(&target).await?, &target).await
     }
 
+    /// Whether a URL has the form of a stream's, without asking anybody.
+    pub fn check_url(url: &str) -> Result<(), SourceError> {
+        Target::parse(url).map(drop)
+    }
+
     /// Connects to the servers of a URL.
     async fn link(target: &Target) -> Result<Link, SourceError> {
         let connecting = connect(&target.servers);
