@@ -39,6 +39,7 @@ mod consumer;
 mod delivery;
 mod letters;
 mod producer;
+mod published;
 mod pull;
 mod read;
 mod reader;
