@@ -11,9 +11,9 @@
 // the session is gone, it registers again, and nothing old is committed. While the service has trouble
 // (5xx), it is tried again later. An operator who evicts it for good ends it with an error.
 //
-// A heartbeat goes out whenever nothing else was said for a third of the TTL; its answers are the
-// lease: without one for nearly a TTL, nothing is handled. A handler that keeps the thread for itself
-// keeps heartbeats from going out, too: after a TTL others get what it has.
+// A heartbeat goes out three times in a TTL. Answers are the lease: without one for nearly a TTL,
+// nothing is handled. A handler that keeps the thread for itself keeps heartbeats from going out, too:
+// after a TTL others get what it has.
 
 /** The service did not do it. */
 export class PartiError extends Error {
@@ -158,6 +158,7 @@ class Session {
     this.left = new Map();
     // When the last request was sent that the session's instance answered.
     this.heardAt = 0;
+    this.nextBeat = 0;
   }
 
   async call(method, what, body) {
@@ -182,12 +183,13 @@ class Session {
     while (lapsed() && !signal.aborted) await pause(100);
   }
 
-  /** Says that this process is there, unless something else has lately. */
+  /** Says that this process is there; again soon if nobody heard it. */
   async beat() {
-    if (this.beating || performance.now() < this.heardAt + this.ttl / 3) return;
+    if (this.beating || performance.now() < this.nextBeat) return;
     this.beating = true;
+    const next = performance.now() + this.ttl / 3;
     // If it is not heard, the stream tells what became of the session.
-    await this.call("POST", "/heartbeat").catch(() => {});
+    await this.call("POST", "/heartbeat").then(() => (this.nextBeat = next), () => {});
     this.beating = false;
   }
 
@@ -208,6 +210,7 @@ class Session {
     this.tell("registered", { worker: opened.worker });
     const committing = setInterval(() => this.commit().catch(() => {}), 300);
     const beating = setInterval(() => this.beat(), this.ttl / 12);
+    this.beat();
     try {
       await this.listen(signal);
     } finally {

@@ -11,8 +11,8 @@ What it does, beside the loop:
     stream ──▶ assigned, revoke, lost ──▶ between two messages: begin, let go, drop
     fetchers ──▶ one long poll for each partition that is held ──▶ messages, in order
     done ──▶ commits in batches; all of it before a partition is let go of
-    beats ──▶ a heartbeat whenever nothing else was said for a third of the TTL. Their answers are
-              the lease: without one for nearly a TTL (frozen, or cut off), nothing is handled
+    beats ──▶ a heartbeat three times in a TTL. Answers are the lease: without one for nearly a TTL
+              (frozen, or cut off), nothing is handled
     instance gone ──▶ the stream is opened at the next one, where the session goes on: partitions
                       come again under the next epoch, and go on after what is handled
     session gone (no sign of life for its TTL) ──▶ registers again; nothing old is committed
@@ -296,16 +296,16 @@ class Consumer:
         return time.monotonic() < self._heard_at + session["ttl_ms"] / 1000 * 0.8
 
     def _beat(self, session):
-        """Says that this process is there, whenever nothing else has for a third of the TTL."""
+        """Says that this process is there, three times in a TTL. Also if it has just said something
+        else: its connection stays open that way, and has its place when the house is full."""
         third = session["ttl_ms"] / 3000
         while not self._closed and session is self._session:
-            wait = self._heard_at + third - time.monotonic()
-            if wait <= 0:
-                try:
-                    self._call("POST", "/heartbeat", session=session)
-                except (PartiError, OSError, http.client.HTTPException):
-                    wait = third / 4  # the stream tells what became of the session
-            time.sleep(max(wait, 0.01))
+            began, wait = time.monotonic(), third
+            try:
+                self._call("POST", "/heartbeat", session=session)
+            except (PartiError, OSError, http.client.HTTPException):
+                wait = third / 4  # the stream tells what became of the session
+            time.sleep(max(began + wait - time.monotonic(), 0.01))
 
     # -- what is told
 

@@ -10,16 +10,20 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, SemaphorePermit};
 
 use crate::failure::Failure;
 
 /// Whoever gets no room within this time is told so.
 const PATIENCE: Duration = Duration::from_secs(20);
 
+/// So many answers are made at once: whoever asks for much leaves some of the processors to others.
+const AT_ONCE: usize = 4;
+
 /// So many bytes, for all answers together.
 #[derive(Debug)]
 pub struct Room {
+    turns: Semaphore,
     free: Arc<Semaphore>,
     all: u32,
     patience: Duration,
@@ -49,6 +53,7 @@ impl Room {
     pub fn new(bytes: usize) -> Self {
         let all = u32::try_from(bytes).unwrap_or(u32::MAX);
         Self {
+            turns: Semaphore::new(AT_ONCE),
             free: Arc::new(Semaphore::new(all as usize)),
             all,
             patience: PATIENCE,
@@ -68,6 +73,12 @@ impl Room {
                 "too many answers wait for readers who do not take them",
             )),
         }
+    }
+
+    /// Waits for its turn to make an answer.
+    pub async fn turn(&self) -> Result<SemaphorePermit<'_>, Failure> {
+        let turn = self.turns.acquire().await;
+        turn.map_err(|_| Failure::unavailable("no more answers are made"))
     }
 }
 

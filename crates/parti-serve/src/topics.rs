@@ -30,6 +30,8 @@ const LONGEST_WAIT: Duration = Duration::from_secs(30);
 const MOST: u32 = 1_000;
 /// The most bytes of one answer.
 pub const MOST_BYTES: usize = 1024 * 1024;
+/// Bytes of messages that are written without further ado.
+const AT_ONCE: usize = 16 * 1024;
 /// Bytes for what follows the messages of an answer.
 const LAST_WORDS: usize = 64;
 
@@ -179,9 +181,9 @@ pub struct From {
     max_bytes: Option<usize>,
 }
 
-/// Messages as found. ([`written`] writes them one by one.)
+/// Messages as found.
 #[derive(ToSchema)]
-#[expect(dead_code, reason = "describes what is written")]
+#[expect(dead_code, reason = "describes what `write` writes message by message")]
 pub struct Found {
     messages: Vec<Message>,
     /// Where to go on.
@@ -302,12 +304,14 @@ impl Reading {
         let mut needed = self.bytes;
         loop {
             let taken = room.take(needed).await?;
+            let turn = room.turn().await?;
             let topic = &self.opened.topic;
             let batch = topic.read_within(&self.id, self.from, self.limit, self.bytes);
             let batch = batch.await?;
             let is_empty = batch.records.is_empty() && batch.next <= self.from;
             if !is_empty || Instant::now() >= self.until {
-                let body = written(batch, self.bytes);
+                let body = written(batch, self.bytes).await?;
+                drop(turn);
                 if taken.fits(body.len()) {
                     return Ok(taken.fill(body));
                 }
@@ -316,7 +320,7 @@ impl Reading {
                 continue;
             }
             // Who waits takes no room.
-            drop(taken);
+            drop((turn, taken));
             let grown = grows(&mut growth, &self.id);
             // At the end of its time it looks once more, and tells what is there.
             let _ = tokio::time::timeout_at(self.until, grown).await;
@@ -335,8 +339,18 @@ async fn grows(growth: &mut broadcast::Receiver<Growth>, id: &PartitionId) {
     }
 }
 
-/// The JSON of a [`Found`]: as many messages as fit, and one in any case.
-fn written(batch: Batch, most: usize) -> Vec<u8> {
+/// The JSON of a [`Found`]. Large ones take a moment, which others should not wait for.
+async fn written(batch: Batch, most: usize) -> Result<Vec<u8>, Failure> {
+    let bytes = batch.records.iter().map(|record| record.payload.len());
+    if bytes.sum::<usize>() <= AT_ONCE {
+        return Ok(write(batch, most));
+    }
+    let writing = tokio::task::spawn_blocking(move || write(batch, most)).await;
+    writing.map_err(|_| Failure::unavailable("the answer was not written"))
+}
+
+/// As many messages as fit, and one in any case.
+fn write(batch: Batch, most: usize) -> Vec<u8> {
     let (mut body, mut next) = (Vec::from(b"{\"messages\":["), batch.next);
     let end = batch.end;
     for (count, record) in batch.records.into_iter().enumerate() {
