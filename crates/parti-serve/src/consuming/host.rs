@@ -92,7 +92,8 @@ pub async fn host(
         seat: seat.clone(),
         claimed: claimed.clone(),
     };
-    let starting = builder.observer(witness).start(Updater(seat.clone()));
+    // What is only needed now and then has a place of its own: there may be a thousand of these.
+    let starting = Box::pin(builder.observer(witness).start(Updater(seat.clone())));
     let started = tokio::select! {
         started = starting => started,
         // Dropping the start gives the id back, in the background.
@@ -122,7 +123,7 @@ pub async fn host(
             Ok(()) = refresh.changed() => manager.refresh_partitions(),
         }
     };
-    finish(&seat, manager, end).await;
+    Box::pin(finish(&seat, manager, end)).await;
 }
 
 /// How a member has ended by itself.

@@ -166,6 +166,7 @@ impl Registry {
             .hosting(belongs);
         let (claimed, claim) = oneshot::channel();
         let hosting = host(seat.clone(), builder, self.refresh.subscribe(), claimed);
+        let hosting = Box::pin(hosting);
         let (named, entries) = (Named::new(None), self.entries.clone());
         let (mut told, hosted) = (named.subscribe(), seat.clone());
         let _host = self.hosts.spawn(async move {
