@@ -5,8 +5,8 @@
     store ──▶ parti serve ──▶ Relay ──▶ Chromium ──▶ its own trace
                                 └─ the live stream: the group, then a change every 100 ms
 
-Files and the group come from a real `parti serve`. It never tells of so large a group so often, so
-the changes come from a relay here. The trace tells of every task of the page's main thread: from
+Files and the group come from a real `parti serve`. No real group writes all of its checkpoints so
+often, so the changes come from a relay here. The trace tells of every task of the page's main thread: from
 the opening of the page on, and then while everything changes. Fails if a number is worse than
 promised. Tasks count by the time of the processor: on a machine that does other work, too, the
 rest of their length is not the page's.

@@ -153,6 +153,10 @@ class Demo(Browsing):
         self.assertGreater(self.audit(demo)["waiting"], 0)
 
 
+# An operator's request, in the store.
+REQUEST = "requests/g/00000000000000aa"
+
+
 class Shapes(Browsing):
     """Any name, any width, light and dark."""
 
@@ -174,6 +178,9 @@ class Shapes(Browsing):
         }
         event = {"v": 1, "at": now, "worker": "worker-7", "kind": "plan", "text": HOSTILE,
                  "nonce": nonce}
+        self.request = {"v": 1, "request": {"kind": "drain", "worker": "worker-7"}, "by": HOSTILE,
+                        "why": "a new kernel", "at": now, "outcome": {"state": "open"},
+                        "nonce": nonce}
         long = "a-name-that-never-comes-to-an-end" * 5
         served.write({
             f"partitions/g/{foreign(HOSTILE)}": partition,
@@ -182,6 +189,7 @@ class Shapes(Browsing):
             f"workers/g/{foreign(HOSTILE)}": worker,
             "workers/g/worker-7": worker | {"degraded": None},
             "events/g/" + "1".zfill(20): event,
+            REQUEST: self.request,
         })
         return served
 
@@ -214,6 +222,18 @@ class Shapes(Browsing):
         self.assertEqual(set(images), {"/icon.svg"}, "no name became an image")
         self.assertIsNone(page.evaluate("window.hacked ?? null"))
         self.assert_fits(page, "a long name")
+
+    def test_requests_under_way_are_shown_until_they_are_carried_out(self):
+        served = self.group()
+        page = self.open(f"{served.url}/#/groups/g")
+        shown = "text => document.getElementById('requests').textContent.includes(text)"
+        for text in ("waiting", "drain worker-7", HOSTILE, "a new kernel"):
+            wait(page, shown, text)
+        served.write({REQUEST: self.request | {"outcome": {"state": "accepted"}}})
+        wait(page, shown, "under way")
+        served.write({REQUEST: self.request | {"outcome": {"state": "done"}}})
+        wait(page, "document.querySelectorAll('#requests li').length === 0")
+        self.assertIsNone(page.evaluate("window.hacked ?? null"))
 
     def test_every_width_light_and_dark(self):
         served = self.group()

@@ -5,6 +5,7 @@
 //!
 //! ```text
 //!   never handled   published, and done by nobody. A dead letter counts as done
+//!   never stored    acked by the server, and not in the stream
 //!   out of order    done for the first time after a higher offset; or not the offset that follows
 //!                   the one before it under the same epoch; or two processes under one epoch
 //!   repeated        done before, at the same offset
@@ -38,6 +39,8 @@ pub struct Counts {
     pub handled: u64,
     /// Messages in the stream that nobody handled.
     pub never_handled: u64,
+    /// Messages that the server acked and does not have.
+    pub never_stored: u64,
     /// Messages that were handled out of order.
     pub out_of_order: u64,
     /// Messages that the stream holds in another order than they were published in.
@@ -70,6 +73,7 @@ struct Seizure {
 pub fn audit(facts: &Facts) -> Counts {
     let mut counts = Counts {
         published: facts.published(),
+        never_stored: facts.never_stored(),
         ..Counts::default()
     };
     let mut seizures: BTreeMap<u32, Vec<Seizure>> = BTreeMap::new();
@@ -98,15 +102,13 @@ pub fn audit(facts: &Facts) -> Counts {
     for times in times.values_mut() {
         times.sort_unstable();
     }
-    for (partition, published) in &facts.published {
+    for (partition, number) in facts.missing() {
+        counts.never_handled += 1;
+        counts.example(|| format!("{partition}/{number} was never handled"));
+    }
+    for partition in facts.published.keys() {
         let mut lines = facts.done.get(partition).cloned().unwrap_or_default();
         lines.sort_by_key(|done| done.t);
-        let distinct: BTreeSet<u64> = lines.iter().map(|done| done.number).collect();
-        let missing = (0..published.len() as u64).filter(|number| !distinct.contains(number));
-        for number in missing {
-            counts.never_handled += 1;
-            counts.example(|| format!("{partition}/{number} was never handled"));
-        }
         order(&mut counts, *partition, &lines);
         for seizure in seizures.get(partition).into_iter().flatten() {
             unflushed(&mut counts, &lines, seizure, &times);

@@ -50,6 +50,8 @@ pub struct Facts {
     /// Letters whose numbers are not known yet: a message can be done before its publisher hears
     /// that it is stored.
     letters: Vec<(usize, u64, u32, u64)>,
+    /// What the server acked and does not have.
+    never_stored: BTreeSet<(u32, u64)>,
     last_vitals: BTreeMap<usize, usize>,
 }
 
@@ -73,8 +75,26 @@ impl Facts {
 
     /// Whether everything that was published is done.
     pub fn drained(&self) -> bool {
-        let mut published = self.published.iter();
-        published.all(|(partition, all)| self.done_of(*partition) >= all.len() as u64)
+        self.missing().next().is_none()
+    }
+
+    /// What was published, is stored as far as known, and is not done: partitions and numbers.
+    pub fn missing(&self) -> impl Iterator<Item = (u32, u64)> {
+        let short =
+            |(partition, all): &(&u32, &Vec<u64>)| self.done_of(**partition) < all.len() as u64;
+        let short = self.published.iter().filter(short);
+        short.flat_map(|(partition, all)| {
+            let done = self.numbers.get(partition);
+            let numbers = 0..all.len() as u64;
+            let open = numbers.filter(move |number| done.is_none_or(|done| !done.contains(number)));
+            let named = open.map(|number| (*partition, number));
+            named.filter(|named| !self.never_stored.contains(named))
+        })
+    }
+
+    /// How many messages the server acked and does not have.
+    pub fn never_stored(&self) -> u64 {
+        self.never_stored.len() as u64
     }
 
     /// What a process said, apart from what it handled.
@@ -179,6 +199,16 @@ impl Ledger {
         self.inner.1.notify_waiters();
     }
 
+    /// What the stream holds: what is missing there cannot be handled.
+    pub fn holds(&self, stored: &BTreeSet<(u32, u64)>) {
+        let mut facts = self.facts();
+        let never = facts.missing().filter(|named| !stored.contains(named));
+        let never: Vec<(u32, u64)> = never.collect();
+        facts.never_stored.extend(never);
+        drop(facts);
+        self.inner.1.notify_waiters();
+    }
+
     /// A worker said something.
     pub fn said(&self, process: usize, line: Line) {
         let mut facts = self.facts();
@@ -254,5 +284,40 @@ impl Ledger {
     /// Counts what must not be.
     pub fn audit(&self) -> Counts {
         audit(&self.facts())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn handled(partition: u32, number: u64) -> Line {
+        let event = Event::Handled {
+            partition,
+            number,
+            offset: number,
+            epoch: 1,
+            attempt: 1,
+        };
+        Line { t: number, event }
+    }
+
+    #[test]
+    fn what_the_server_does_not_have_is_not_what_workers_lost() {
+        let ledger = Ledger::default();
+        for offset in 0..4 {
+            ledger.published(0, offset);
+        }
+        ledger.said(0, handled(0, 0));
+        ledger.said(0, handled(0, 2));
+        let missing: Vec<_> = ledger.facts().missing().collect();
+        assert_eq!(missing, [(0, 1), (0, 3)]);
+        // The stream has 3: somebody lost it.
+        ledger.holds(&BTreeSet::from([(0, 0), (0, 2), (0, 3)]));
+        let counts = ledger.audit();
+        assert_eq!((counts.never_handled, counts.never_stored), (1, 1));
+        assert!(!ledger.facts().drained());
+        ledger.said(0, handled(0, 3));
+        assert!(ledger.facts().drained());
     }
 }

@@ -98,7 +98,10 @@ async fn publish(servers: &str, context: &mut Context, ledger: &Ledger, partitio
         let payload = number.to_string().into();
         let sent = context.publish_with_headers(format!("p.{partition}"), headers, payload);
         let stored = async { sent.await.ok()?.await.ok() };
-        if let Ok(Some(stored)) = tokio::time::timeout(ACKED_WITHIN, stored).await {
+        // At no place: the server knows the id, and does not say that it has the message.
+        if let Ok(Some(stored)) = tokio::time::timeout(ACKED_WITHIN, stored).await
+            && stored.sequence > 0
+        {
             ledger.published(partition, stored.sequence);
             return;
         }

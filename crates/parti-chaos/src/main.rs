@@ -28,6 +28,7 @@ mod scenarios;
 mod servers;
 mod soak;
 mod stage;
+mod stored;
 mod table;
 mod vitals;
 mod worker;

@@ -23,11 +23,15 @@ use crate::failure::{Failure, While};
 use crate::ledger::{Ledger, PATIENCE};
 use crate::load::{Load, connect};
 use crate::servers::Servers;
+use crate::stored::stored;
 
 /// The group that all workers belong to.
 pub const GROUP: &str = "chaos";
 /// The stream.
 pub const STREAM: &str = "S";
+
+/// If everything that was published is not done by then, somebody looks whether it is stored.
+const WONDER_AFTER: Duration = Duration::from_secs(60);
 
 /// What a run is about: the same for all scenarios of a command.
 #[derive(Clone, Debug)]
@@ -301,9 +305,20 @@ impl Stage {
     /// Publishes no more, and waits until everything is done.
     pub async fn drain(&mut self) -> Result<(), Failure> {
         self.end_load().await?;
-        self.ledger
-            .until("the end of the stream", |facts| facts.drained())
-            .await
+        let drained = self
+            .ledger
+            .until("the end of the stream", |facts| facts.drained());
+        let mut drained = std::pin::pin!(drained);
+        if let Ok(drained) = tokio::time::timeout(WONDER_AFTER, &mut drained).await {
+            return drained;
+        }
+        // A stream that keeps everything can be asked whether there is anything to wait for.
+        if self.run.kind != StreamKind::Workqueue && self.keep.is_none() {
+            let context = self.context();
+            let held = insist("reading the stream", async || stored(&context).await).await?;
+            self.ledger.holds(&held);
+        }
+        drained.await
     }
 
     /// Ends the load, waits until everything is done, and lets everybody go.

@@ -36,6 +36,10 @@ impl Row {
                 "stored in another order than published",
             ),
             (self.counts.stored_twice, "stored twice by the server"),
+            (
+                self.counts.never_stored,
+                "acked by the server and not in its stream",
+            ),
         ];
         let notes = notes.iter().filter(|(count, _)| *count > 0);
         notes.fold(verdict, |verdict, (count, what)| {

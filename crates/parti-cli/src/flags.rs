@@ -54,6 +54,26 @@ pub struct OutputFlags {
     pub output: Shape,
 }
 
+/// Which group, and how to show it.
+#[derive(clap::Args)]
+pub struct LookFlags {
+    #[command(flatten)]
+    pub group: GroupFlags,
+    #[command(flatten)]
+    pub output: OutputFlags,
+}
+
+/// The same, with where its messages come from.
+#[derive(clap::Args)]
+pub struct LocatedFlags {
+    #[command(flatten)]
+    pub group: GroupFlags,
+    #[command(flatten)]
+    pub source: SourceFlags,
+    #[command(flatten)]
+    pub output: OutputFlags,
+}
+
 /// Which partitions.
 #[derive(clap::Args)]
 #[group(required = true, multiple = false)]
@@ -69,15 +89,26 @@ pub struct PartitionFlags {
 /// How a checkpoint may be changed.
 #[derive(clap::Args)]
 pub struct ChangeFlags {
-    /// Change partitions that are being served, too: their owners are fenced, and go on at the new
-    /// place
+    /// Change partitions that are being served, too: each is paused until its owner has let go of
+    /// it, changed, and resumed. An owner that does not let go in time is fenced. If this command is
+    /// killed half way, `parti partition resume` ends the pause
     #[arg(long)]
-    pub force: bool,
+    force: bool,
+    /// How long owners have to let go, with --force
+    #[arg(long, default_value = "30s", value_parser = duration, value_name = "TIME")]
+    timeout: Duration,
     /// Only show what would change
     #[arg(long)]
     pub dry_run: bool,
     #[command(flatten)]
     pub reason: ReasonFlags,
+}
+
+impl ChangeFlags {
+    /// How long to wait for owners, if they are to be asked at all.
+    pub fn force(&self) -> Option<Duration> {
+        self.force.then_some(self.timeout)
+    }
 }
 
 /// Who does something, and why.

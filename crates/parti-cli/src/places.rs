@@ -5,12 +5,13 @@ use std::sync::Arc;
 
 use parti::inspect::{self, Bounds, Group};
 use parti::source::log::{Log, Topic};
-use parti::source::{JetStream, Source as _};
+use parti::source::{JetStream, Source as _, SourceError};
 use parti::store::{self, GroupStore, Store};
 use parti::{Config, Offset, PartitionId, StartPosition};
 
 use crate::exit::Failure;
-use crate::flags::{GroupFlags, SourceFlags};
+use crate::flags::{GroupFlags, LocatedFlags, LookFlags, SourceFlags};
+use crate::show::Shape;
 
 /// Where messages come from.
 pub enum Source {
@@ -25,6 +26,7 @@ pub async fn source(url: &str) -> Result<Source, Failure> {
     match url.split_once(':') {
         Some(("log", folder)) if !folder.is_empty() => Ok(Source::Log(Log::open(folder).await?)),
         Some((scheme, _)) if scheme.eq_ignore_ascii_case("jetstream") => {
+            check_stream(url)?;
             Ok(Source::JetStream(url.to_owned()))
         }
         _ => Err(Failure::usage(
@@ -32,6 +34,15 @@ pub async fn source(url: &str) -> Result<Source, Failure> {
              as jetstream://HOST:4222/STREAM",
         )),
     }
+}
+
+/// Whether a stream's URL can be one at all: what is wrong with it is a mistake of whoever gave it,
+/// unlike what a server refuses.
+fn check_stream(url: &str) -> Result<(), Failure> {
+    JetStream::check_url(url).map_err(|error| match error {
+        SourceError::Rejected(why) => Failure::usage(format!("--source: {why}")),
+        other => other.into(),
+    })
 }
 
 /// The source that a URL names, to look at: a folder that is not there is told apart from one
@@ -201,18 +212,26 @@ pub async fn group(store: &GroupStore) -> Result<Group, Failure> {
 }
 
 /// The group that the flags name, with what the source says of its partitions.
-pub async fn located(
-    flags: &GroupFlags,
-    source: &SourceFlags,
-) -> Result<(Group, Option<Opened>), Failure> {
+pub async fn located(flags: &GroupFlags, source: &SourceFlags) -> Result<Group, Failure> {
     let store = records(flags).await?;
     let mut group = group(&store).await?;
-    let source = opened(source).await?;
-    if let Some(source) = &source {
+    if let Some(source) = opened(source).await? {
         let bounds = source.bounds(&group.partition_ids()).await?;
         group.locate(&bounds);
     }
-    Ok((group, source))
+    Ok(group)
+}
+
+/// The group that flags name, and how to show it.
+pub async fn looked_at(look: &LookFlags) -> Result<(Group, Shape), Failure> {
+    let group = group(&records(&look.group).await?).await?;
+    Ok((group, look.output.output))
+}
+
+/// The same, with what the source says of its partitions.
+pub async fn located_at(look: &LocatedFlags) -> Result<(Group, Shape), Failure> {
+    let group = located(&look.group, &look.source).await?;
+    Ok((group, look.output.output))
 }
 
 /// There is no such group; there are others.

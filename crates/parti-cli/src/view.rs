@@ -311,7 +311,7 @@ pub fn partition(partition: &PartitionView) -> String {
 /// What is wrong with the group as a whole, for a table of only a part of it.
 pub fn warn_stranded(group: &Group) {
     if let Some(text) = stranded(group) {
-        eprintln!("{text}");
+        eprintln!("{}", plain(&text));
     }
 }
 
@@ -320,7 +320,8 @@ pub fn warn_unreadable(group: &Group) {
     for record in &group.unreadable {
         eprintln!(
             "{} cannot be read, and is left alone: {}",
-            record.key, record.why
+            plain(&record.key),
+            plain(&record.why)
         );
     }
 }

@@ -105,6 +105,23 @@ fn lines_go_in_and_a_topic_shows_them() {
 }
 
 #[test]
+fn a_name_steers_no_terminal() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let folder = folder.path();
+    let of_topic = ["--source", "log:log", "--topic", "a\u{1b}[2Jb"];
+    let create = [&["topic", "create", "--partitions", "2"][..], &of_topic].concat();
+    let describe = [&["topic", "describe"][..], &of_topic].concat();
+    let other = ["topic", "describe", "--source", "log:log", "--topic", "b"];
+    for (command, code) in [(&create[..], 0), (&describe, 0), (&other, 2)] {
+        let said = parti(folder, command, "");
+        let text = [said.stdout, said.stderr].concat();
+        let text = String::from_utf8_lossy(&text).into_owned();
+        assert_eq!(said.status.code(), Some(code), "{text}");
+        assert!(!text.contains('\u{1b}'), "{text:?}");
+    }
+}
+
+#[test]
 fn mistakes_get_one_clear_line_and_a_fitting_code() {
     let folder = tempfile::tempdir().expect("a folder");
     let folder = folder.path();
@@ -193,6 +210,23 @@ fn mistakes_get_one_clear_line_and_a_fitting_code() {
         2,
         "log:FOLDER",
     );
+    for (stream, why) in [
+        ("jetstream://127.0.0.1:1", "names no stream"),
+        ("jetstream://127.0.0.1:1/a.b", "cannot be a stream's name"),
+        ("jetstream://127.0.0.1:1/S?bucket=x", "bucket"),
+        ("jetstream:127.0.0.1", "--source"),
+    ] {
+        let store = ["--store", "sqlite:g.db", "--source", stream];
+        refused(folder, &consume(&store), 2, why);
+        refused(folder, &["produce", "--source", stream], 2, why);
+        let create = ["topic", "create", "--source", stream, "--partitions", "2"];
+        refused(folder, &create, 2, why);
+        let serve = ["serve", "--store", "sqlite:g.db", "--source", stream];
+        refused(folder, &serve, 2, why);
+    }
+    let stream = "jetstream://127.0.0.1:1/S";
+    let store = ["--store", "sqlite:g.db", "--source", stream];
+    refused(folder, &consume(&store), 3, "cannot be reached");
     refused(
         folder,
         &consume(&[

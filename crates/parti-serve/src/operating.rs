@@ -34,7 +34,8 @@ pub struct Reset {
     /// Only say what would change.
     #[serde(default)]
     dry_run: bool,
-    /// Change partitions that are being served, too: their owners are fenced.
+    /// Change partitions that are being served, too: each is paused until its owner has let go of
+    /// it, changed, and resumed. An owner that does not let go in time is fenced.
     #[serde(default)]
     force: bool,
     /// Why, for the group's history.
@@ -127,12 +128,15 @@ pub async fn checkpoints(
     };
     let wanted = wanted(&source, &ids, reset.to).await?;
     let rules = Rules {
-        force: reset.force,
+        // Both the wait for owners and the one for the end of pauses, before the request's own
+        // limit ends it without a word.
+        force: (reset.force).then(|| app.limits.request.mul_f64(0.4)),
         back: true,
         unknown: false,
     };
     let checkpoints = Checkpoints::read(&records).await?;
     let mut changes = checkpoints.plan(wanted, rules);
+    let mut left_paused = Vec::new();
     let refused = |change: &Change| !matches!(change.verdict, Verdict::Change | Verdict::Same);
     let go = !reset.dry_run && !changes.iter().any(refused);
     if go {
@@ -140,13 +144,19 @@ pub async fn checkpoints(
             by: caller.name,
             why: reset.why,
         };
-        changes = checkpoints.apply(changes, rules, &reason).await?;
-        let (by, why, count) = (reason.by, reason.why, changes.len());
+        let (by, why) = (reason.by.clone(), reason.why.clone());
+        // A caller that goes away must not leave partitions paused.
+        let applying = async move { checkpoints.apply(changes, rules, &reason).await };
+        let applied = tokio::spawn(applying).await.map_err(|_| {
+            Failure::unavailable("the service ended before checkpoints were changed")
+        })??;
+        (changes, left_paused) = (applied.changes, applied.left_paused);
+        let count = changes.len();
         tracing::info!(group = name, by, why, count, "checkpoints were moved");
     } else if !reset.dry_run
         && let Some(first) = changes.iter().find(|change| refused(change))
     {
-        let why = note(first).unwrap_or_default();
+        let why = note(first, false).unwrap_or_default();
         return Err(Failure::conflict(
             format!("partition {}: {why}; nothing was changed", first.partition),
             "pause it or stop its worker, or give force",
@@ -161,15 +171,24 @@ pub async fn checkpoints(
             _ => change.after.epoch.0,
         },
         done: go && change.verdict == Verdict::Change,
-        note: note(change),
+        note: match left_paused.contains(&change.partition) {
+            true => Some("it was paused for this, and is not resumed yet: resume it".into()),
+            false => note(change, go),
+        },
     });
     Ok(Json(Changes {
         changes: told.collect(),
     }))
 }
 
-fn note(change: &Change) -> Option<String> {
+fn note(change: &Change, written: bool) -> Option<String> {
     match &change.verdict {
+        Verdict::Change if written => {
+            let owner = change.served_by.as_ref()?;
+            Some(format!(
+                "{owner} had not let go of it, and is fenced at its next commit"
+            ))
+        }
         Verdict::Change => None,
         Verdict::Same => Some("it is there already".into()),
         Verdict::Served => {

@@ -218,19 +218,29 @@ impl Places {
         })
     }
 
-    /// Tells the group where its partitions begin and end, as far as that is known here. What
-    /// cannot be known now is left out: whoever looks sees the rest.
-    pub async fn locate(&self, records: &GroupStore, group: &mut Group) {
+    /// Where a group's partitions begin and end, as far as that is known here and now.
+    pub async fn bounds(
+        &self,
+        records: &GroupStore,
+        group: &Group,
+    ) -> Option<BTreeMap<PartitionId, Bounds>> {
         let bounds = async {
             match self.located(records, group).await? {
                 Some(source) => source.bounds(&group.partition_ids()).await.map(Some),
                 None => Ok(None),
             }
         };
-        match bounds.await {
-            Ok(Some(bounds)) => group.locate(&bounds),
-            Ok(None) => {}
-            Err(error) => tracing::debug!(group = records.group(), "no lag: {}", error.message()),
+        bounds.await.unwrap_or_else(|error: Failure| {
+            tracing::debug!(group = records.group(), "no lag: {}", error.message());
+            None
+        })
+    }
+
+    /// Tells the group where its partitions begin and end. What cannot be known now is left out:
+    /// whoever looks sees the rest.
+    pub async fn locate(&self, records: &GroupStore, group: &mut Group) {
+        if let Some(bounds) = self.bounds(records, group).await {
+            group.locate(&bounds);
         }
     }
 }
@@ -273,18 +283,21 @@ pub async fn open_source(url: &str) -> Result<Source, SourceProblem> {
     match url.split_once(':') {
         Some(("log", folder)) if !folder.is_empty() => Ok(Source::Log(Log::open(folder).await?)),
         Some((scheme, _)) if scheme.eq_ignore_ascii_case("jetstream") => {
+            JetStream::check_url(url).map_err(|error| SourceProblem::Url(error.to_string()))?;
             Ok(Source::Stream(Box::new(JetStream::connect(url).await?)))
         }
-        _ => Err(SourceProblem::Url),
+        _ => Err(SourceProblem::Url(
+            "the source is neither log:FOLDER nor jetstream://HOST:PORT/STREAM".into(),
+        )),
     }
 }
 
 /// Why a source cannot be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum SourceProblem {
-    /// It is no URL of a source.
-    #[error("the source is neither log:FOLDER nor jetstream://HOST:PORT/STREAM")]
-    Url,
+    /// It is no URL of a source, for this reason.
+    #[error("{0}")]
+    Url(String),
     /// The log cannot be used.
     #[error(transparent)]
     Log(#[from] LogError),

@@ -212,7 +212,7 @@ impl Message {
     fn of(record: Record) -> Self {
         let (payload, payload_b64) = shown(&record.payload);
         let (key, key_b64) = record.key.as_ref().map(shown).unwrap_or_default();
-        let headers = record.headers.into_iter().map(|(name, value)| {
+        let headers = Vec::from(record.headers).into_iter().map(|(name, value)| {
             let (value, value_b64) = shown(&value);
             Header {
                 name,

@@ -163,7 +163,7 @@ export function resetCheckpoints(ids, context, send) {
   const served = ids.filter((id) => (context.model.partition(id)?.owner ?? null) !== null).length;
   const forced =
     `Also where it is served now (${plural(served, "partition")}): ` +
-    "the owner is fenced and starts anew";
+    "the owner lets go of it first, or is fenced";
   const reason = reasonField();
   const [offsetField, timeField] = [
     field("Next offset", offset),
@@ -213,6 +213,8 @@ export function resetCheckpoints(ids, context, send) {
       } else {
         const done = changes.filter((change) => change.done).length;
         notify(`Reset: ${plural(done, "checkpoint")} of ${count(changes.length)} changed`);
+        const odd = changes.find((change) => change.done && change.note !== null);
+        if (odd) notify(`Partition ${visible(odd.partition)}: ${visible(odd.note)}`, "failed");
         modal.close();
       }
     } finally {

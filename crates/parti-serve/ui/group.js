@@ -20,13 +20,23 @@ import { Handoffs, RebalanceList } from "./moves.js";
 import { Palette } from "./palette.js";
 import { PartitionTable } from "./partitions.js";
 import { Plot } from "./plots.js";
+import { RequestList } from "./requests.js";
 import { WhatIf } from "./whatif.js";
 import { WorkerTable } from "./workers.js";
 
 const SECOND = 1000;
 /** So much of a frame is for scripts. */
 const BUDGET_MS = 5;
-const PARTS = ["workers", "map", "partitions", "handoffs", "rebalances", "events", "whatif"];
+const PARTS = [
+  "workers",
+  "map",
+  "partitions",
+  "requests",
+  "handoffs",
+  "rebalances",
+  "events",
+  "whatif",
+];
 
 export class GroupPage {
   #api;
@@ -84,6 +94,7 @@ export class GroupPage {
       wake: wakes("partitions"),
     });
     this.workers = new WorkerTable(model, palette, { select: showWorker, wake: wakes("workers") });
+    this.requests = new RequestList(model);
     this.handoffs = new Handoffs(this.watch, palette);
     this.rebalanceList = new RebalanceList(this.rebalances);
     this.events = new EventLog(model, {
@@ -132,6 +143,7 @@ export class GroupPage {
           "div",
           { class: "column" },
           this.workers.element,
+          this.requests.element,
           this.handoffs.element,
           this.rebalanceList.element,
           this.events.element,
@@ -153,6 +165,7 @@ export class GroupPage {
         this.handoffs.render(now, this.#handoffsChanged);
         this.#handoffsChanged = false;
       }),
+      show("requests", 200, (now) => this.requests.render(now)),
       show("inspector", 200, (now) => this.inspector.render(now)),
       show("partitions", 300, (now) => this.partitions.render(now)),
       show("workers", 500, (now) => this.workers.render(this.#sums.byOwner, this.#rates, now)),

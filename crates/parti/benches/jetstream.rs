@@ -2,7 +2,8 @@
 //! `async-nats` for the whole stream, whose loop acks each message.
 //!
 //! ```text
-//! cargo bench -p parti --bench jetstream
+//! cargo bench -p parti --bench jetstream                 # all of them
+//! cargo bench -p parti --bench jetstream -- none         # the raw loop, and what is named so
 //! ```
 //!
 //! The stream is on disk and has 64 virtual partitions. The workers start while it is empty, and
@@ -34,6 +35,14 @@ const PAYLOAD: [u8; 128] = [b'x'; 128];
 const MAX_ACK_PENDING: u32 = 1_000;
 /// All by turns; the median counts.
 const ROUNDS: usize = 3;
+/// The ways to consume; the first is what the others are compared with.
+const WAYS: [&str; 5] = [
+    "raw loop: whole stream, acks each message",
+    "raw loop: a filter for each partition",
+    "raw loop: whole stream, no acks",
+    "a worker, `ack: explicit`",
+    "a worker, `ack: none`",
+];
 
 fn main() {
     let runtime = tokio::runtime::Builder::new_multi_thread()
@@ -42,33 +51,32 @@ fn main() {
         .expect("a runtime");
     let mut server = Server::start();
     let process = server.id().expect("it runs");
-    let mut runs = [const { Vec::new() }; 5];
+    // cargo itself passes flags.
+    let named: Vec<String> = std::env::args()
+        .skip(1)
+        .filter(|arg| !arg.starts_with('-'))
+        .collect();
+    let wanted = WAYS.map(|way| named.is_empty() || named.iter().any(|name| way.contains(name)));
+    let mut runs = [const { Vec::new() }; WAYS.len()];
     for round in 0..ROUNDS {
         let name = format!("BENCH{round}");
-        let measured = runtime.block_on(measure(&server.url(), &name, process));
+        let measured = runtime.block_on(measure(&server.url(), &name, process, wanted));
         for (runs, run) in runs.iter_mut().zip(measured) {
-            runs.push(run);
+            runs.extend(run);
         }
     }
-    let runs = runs.map(|mut runs| {
+    let runs = runs.map(|mut runs: Vec<Taken>| {
         runs.sort_by_key(|run| run.took);
-        runs.swap_remove(runs.len() / 2)
+        runs.into_iter().nth(ROUNDS / 2)
     });
+    let raw = runs[0].as_ref().map_or(Duration::ZERO, |run| run.took);
     println!("{MESSAGES} messages of 128 B with a key, {PARTITIONS} virtual partitions, on disk");
     println!("| | messages/s | of the raw loop | CPU per message: server | client |");
     println!("|---|---|---|---|---|");
-    for (what, run) in [
-        "raw loop: whole stream, acks each message",
-        "raw loop: a filter for each partition",
-        "raw loop: whole stream, no acks",
-        "a worker, `ack: explicit`",
-        "a worker, `ack: none`",
-    ]
-    .iter()
-    .zip(&runs)
-    {
+    for (what, run) in WAYS.iter().zip(&runs) {
+        let Some(run) = run else { continue };
         let rate = MESSAGES as f64 / run.took.as_secs_f64();
-        let ratio = runs[0].took.as_secs_f64() / run.took.as_secs_f64();
+        let ratio = raw.as_secs_f64() / run.took.as_secs_f64();
         let [server, client] = run.cpu.map(|cpu| cpu.as_secs_f64() * 1e6 / MESSAGES as f64);
         println!("| {what} | {rate:.0} | {ratio:.2} | {server:.1} \u{b5}s | {client:.1} \u{b5}s |");
     }
@@ -91,18 +99,26 @@ impl Meter {
         [process::cpu_of_family(self.server), process::cpu()]
     }
 
-    async fn measure(&self, consuming: impl Future<Output = ()>) -> Taken {
+    async fn measure(&self, wanted: bool, consuming: impl Future<Output = ()>) -> Option<Taken> {
+        if !wanted {
+            return None;
+        }
         let before = self.cpu();
         let began = Instant::now();
         consuming.await;
         let took = began.elapsed();
         let after = self.cpu();
         let cpu = [after[0] - before[0], after[1] - before[1]];
-        Taken { took, cpu }
+        Some(Taken { took, cpu })
     }
 }
 
-async fn measure(server: &str, name: &str, process: u32) -> [Taken; 5] {
+async fn measure(
+    server: &str,
+    name: &str,
+    process: u32,
+    wanted: [bool; WAYS.len()],
+) -> [Option<Taken>; WAYS.len()] {
     let place = server.trim_start_matches("nats://");
     let url = format!("jetstream://{place}/{name}");
     let stream = JetStream::create(&url, &StreamSettings::partitions(PARTITIONS)).await;
@@ -122,16 +138,20 @@ async fn measure(server: &str, name: &str, process: u32) -> [Taken; 5] {
     .await;
     let unacked = Raw::create(server, name, consumer::AckPolicy::None, Vec::new()).await;
     let taken = [
-        meter.measure(all.consume()).await,
-        meter.measure(each.consume()).await,
-        meter.measure(unacked.consume()).await,
-        meter.measure(explicit.consume()).await,
-        meter.measure(none.consume()).await,
+        meter.measure(true, all.consume()).await,
+        meter.measure(wanted[1], each.consume()).await,
+        meter.measure(wanted[2], unacked.consume()).await,
+        meter.measure(wanted[3], explicit.consume()).await,
+        meter.measure(wanted[4], none.consume()).await,
     ];
-    for held in [&explicit, &none] {
-        held.check(server, name).await;
+    for (held, wanted) in [(&explicit, wanted[3]), (&none, wanted[4])] {
+        if wanted {
+            held.check(server, name).await;
+        }
     }
     for held in [explicit, none] {
+        // Whoever was not wanted still holds its first messages back.
+        held.gate.close();
         held.worker.stop().await.expect("stops");
     }
     taken

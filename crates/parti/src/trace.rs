@@ -143,7 +143,7 @@ mod tests {
             worker: WorkerId::new("worker-0"),
             received_at: SystemTime::UNIX_EPOCH,
             record: Arc::new(crate::source::Record {
-                headers: headers.collect(),
+                headers: headers.collect::<Vec<_>>().into(),
                 ..Default::default()
             }),
         }

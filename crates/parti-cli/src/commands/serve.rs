@@ -205,7 +205,7 @@ fn token(flag: &str, file: Option<&PathBuf>, variable: &str) -> Result<Option<St
 
 fn of_source(problem: SourceProblem) -> Failure {
     match problem {
-        SourceProblem::Url => Failure::usage(format!("--source: {problem}")),
+        SourceProblem::Url(_) => Failure::usage(format!("--source: {problem}")),
         SourceProblem::Log(error) => error.into(),
         SourceProblem::Stream(error) => error.into(),
     }

@@ -1,7 +1,7 @@
 //! `parti status`: a group at a glance.
 
 use crate::exit::{CODES, Failure};
-use crate::flags::{GroupFlags, OutputFlags, SourceFlags};
+use crate::flags::LocatedFlags;
 use crate::places;
 use crate::show::show;
 use crate::view;
@@ -17,18 +17,14 @@ use crate::view;
 #[command(after_help = CODES)]
 pub struct Args {
     #[command(flatten)]
-    group: GroupFlags,
-    #[command(flatten)]
-    source: SourceFlags,
-    #[command(flatten)]
-    output: OutputFlags,
+    look: LocatedFlags,
 }
 
 /// Does it.
 pub async fn run(args: Args) -> Result<(), Failure> {
-    let (group, _) = places::located(&args.group, &args.source).await?;
+    let (group, output) = places::located_at(&args.look).await?;
     view::warn_unreadable(&group);
-    show(args.output.output, &group, |group| {
+    show(output, &group, |group| {
         format!(
             "{}\n{}\n{}",
             view::head(group),

@@ -178,7 +178,7 @@ async fn bad_requests_are_refused_with_the_reason() {
     refused(folder, &[&reset, &["--all"], &BILLING, &small], 2, none);
 
     let served = "partition 0 is being served by worker-0; pause it or stop its worker, or give \
-                  --force to fence it; nothing was changed (1 more refused)";
+                  --force to make it let go; nothing was changed (1 more refused)";
     refused(
         folder,
         &[

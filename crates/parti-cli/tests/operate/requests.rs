@@ -146,7 +146,7 @@ fn gently(store: &str, config: &str) {
     desk.group.stop(&[]);
 }
 
-fn leaderless() -> String {
+pub fn leaderless() -> String {
     format!(
         "coordination: leaderless\nleaderless:\n  claim_interval: 500ms\n  heartbeat: 300ms\n  lease_ttl: 1500ms\n{CONFIG}"
     )

@@ -2,39 +2,51 @@
 
 use std::collections::BTreeMap;
 
-use parti::inspect::{Group, Happening};
+use parti::inspect::{Group, Handoff, Happening, PartitionView, WorkerView};
 use serde::Serialize;
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 
-use crate::history::{NEWEST, newest};
+use crate::history::{Line, NEWEST, newest};
+
+/// What changed. Nothing is copied: only what changed is ever written out.
+#[derive(Serialize)]
+pub struct Difference<'a> {
+    head: Value,
+    workers: Vec<&'a WorkerView>,
+    workers_gone: Vec<String>,
+    partitions: Vec<&'a PartitionView>,
+    partitions_gone: Vec<String>,
+    events: Vec<Line>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    handoffs: Option<&'a [Handoff]>,
+}
 
 /// What changed; `None` if nothing did.
-pub fn between(before: &Group, now: &Group) -> Option<Value> {
+pub fn between<'a>(before: &'a Group, now: &'a Group) -> Option<Difference<'a>> {
     let known = before.history.last().map(|one| one.number);
-    let new = |one: &&Happening| known.is_none_or(|known| one.number > known);
-    let new: Vec<Happening> = now.history.iter().filter(new).cloned().collect();
-    let events = newest(&new, NEWEST);
+    let new = |one: &Happening| known.is_none_or(|known| one.number > known);
+    // The newest are the last.
+    let old = now.history.iter().rev().position(|one| !new(one));
+    let begin = old.map_or(0, |old| now.history.len() - old);
     let (workers, workers_gone) = listed(&before.workers, &now.workers, |worker| &worker.id);
     let (partitions, gone) = listed(&before.partitions, &now.partitions, |one| &one.id);
-    let (head, head_before) = (head(now), head(before));
-    let handoffs = before.handoffs != now.handoffs;
-    let lists = [&workers, &workers_gone, &partitions, &gone];
-    let same = lists.iter().all(|list| list.is_empty()) && events.is_empty();
-    if same && !handoffs && head == head_before {
-        return None;
-    }
-    let mut change = json!({
-        "head": head,
-        "workers": workers,
-        "workers_gone": workers_gone,
-        "partitions": partitions,
-        "partitions_gone": gone,
-        "events": events,
-    });
-    if handoffs {
-        change["handoffs"] = json!(now.handoffs);
-    }
-    Some(change)
+    let difference = Difference {
+        head: head(now),
+        workers,
+        workers_gone,
+        partitions,
+        partitions_gone: gone,
+        events: newest(&now.history[begin..], NEWEST),
+        handoffs: (before.handoffs != now.handoffs).then_some(&now.handoffs),
+    };
+    let is_same = difference.workers.is_empty()
+        && difference.workers_gone.is_empty()
+        && difference.partitions.is_empty()
+        && difference.partitions_gone.is_empty()
+        && difference.events.is_empty()
+        && difference.handoffs.is_none()
+        && difference.head == head(before);
+    (!is_same).then_some(difference)
 }
 
 /// Everything but the lists.
@@ -66,18 +78,24 @@ fn head(group: &Group) -> Value {
 }
 
 /// Those that are new or changed, whole; and the ids of those that are gone.
-fn listed<'a, T: PartialEq + Serialize, I: Ord + ToString + 'a>(
+fn listed<'a, T: PartialEq, I: Ord + ToString + 'a>(
     before: &'a [T],
     now: &'a [T],
     id: impl Fn(&'a T) -> &'a I,
-) -> (Vec<Value>, Vec<Value>) {
+) -> (Vec<&'a T>, Vec<String>) {
+    // Nearly always the same ones, in the same order.
+    let pairs = || before.iter().zip(now);
+    if before.len() == now.len() && pairs().all(|(old, new)| id(old) == id(new)) {
+        let changed = pairs().filter(|(old, new)| old != new);
+        return (changed.map(|(_, new)| new).collect(), Vec::new());
+    }
     let mut known: BTreeMap<&I, &T> = before.iter().map(|one| (id(one), one)).collect();
     let mut changed = Vec::new();
     for one in now {
         if known.remove(id(one)) != Some(one) {
-            changed.push(serde_json::to_value(one).unwrap_or(Value::Null));
+            changed.push(one);
         }
     }
-    let gone = known.keys().map(|id| Value::String(id.to_string()));
+    let gone = known.keys().map(|id| id.to_string());
     (changed, gone.collect())
 }

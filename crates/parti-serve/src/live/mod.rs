@@ -2,9 +2,9 @@
 //! looked at, however many look.
 //!
 //! ```text
-//!   follow ──────┐                      ┌─▶ latest: the whole, for who comes or was too slow
-//!   bounds, 1/s ─┴─▶ Watcher ── change ─┤
-//!                                       └─▶ changes: to all readers ──▶ SSE, SSE, …
+//!   follow, 10/s ─┐                      ┌─▶ latest: the whole, for who comes or was too slow
+//!   bounds, 1/s ──┴─▶ Watcher ── change ─┤
+//!                                        └─▶ changes: to all readers ──▶ SSE, SSE, …
 //! ```
 //!
 //! A reader that falls behind loses changes, never holds up others, and goes on with the whole.
@@ -17,7 +17,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::StreamExt;
-use parti::inspect::{self, Group, Sight};
+use parti::PartitionId;
+use parti::inspect::{self, Bounds, Group, Pace, Sight};
 use parti::store::GroupStore;
 use serde_json::{Value, json};
 use tokio::sync::{broadcast, watch};
@@ -128,11 +129,14 @@ impl Live {
     }
 }
 
+/// Where partitions begin and end, as far as the source was asked.
+type Located = Arc<BTreeMap<PartitionId, Bounds>>;
+
 /// Follows one group.
 struct Watcher {
     places: Arc<Places>,
     records: GroupStore,
-    seen: Option<Group>,
+    seen: Option<Arc<Whole>>,
     number: u64,
     tell: watch::Sender<Seen>,
     changes: broadcast::Sender<Changed>,
@@ -140,9 +144,15 @@ struct Watcher {
 
 impl Watcher {
     async fn run(mut self) {
-        let mut sights = inspect::follow(&self.records);
-        let mut locating = interval(LOCATE);
-        locating.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut sights = inspect::follow(&self.records, Pace::Close);
+        let (find, mut found) = watch::channel(Located::default());
+        let _locating = AbortOnDropHandle::new(tokio::spawn(locate(
+            self.places.clone(),
+            self.records.clone(),
+            self.tell.subscribe(),
+            find,
+        )));
+        let mut bounds = Located::default();
         let mut newer: Option<Group> = None;
         let mut due: Option<Instant> = None;
         let mut rested = Instant::now();
@@ -160,15 +170,21 @@ impl Watcher {
                         continue;
                     }
                 },
-                _ = locating.tick() => {}
+                Ok(()) = found.changed() => bounds = found.borrow_and_update().clone(),
                 () = async { sleep_until(due.unwrap_or_else(Instant::now)).await }, if due.is_some() => {
-                    let Some(mut group) = newer.take().or_else(|| self.seen.clone()) else {
-                        due = None;
+                    due = None;
+                    let last = || self.seen.as_ref().map(|whole| whole.group.clone());
+                    let Some(mut group) = newer.take().or_else(last) else {
                         continue;
                     };
-                    self.places.locate(&self.records, &mut group).await;
+                    // Whoever opens a page sees lags from the beginning.
+                    if self.seen.is_none()
+                        && let Some(first) = self.places.bounds(&self.records, &group).await
+                    {
+                        bounds = Arc::new(first);
+                    }
+                    group.locate(&bounds);
                     self.show(group);
-                    due = None;
                     rested = Instant::now() + REST;
                     continue;
                 }
@@ -179,25 +195,23 @@ impl Watcher {
 
     fn show(&mut self, group: Group) {
         let change = match &self.seen {
-            Some(before) => change::between(before, &group),
-            None => Some(Value::Null),
-        };
-        let Some(change) = change else {
-            return;
+            Some(before) => match change::between(&before.group, &group) {
+                Some(change) => Some(sse::frame("change", &change)),
+                None => return,
+            },
+            None => None,
         };
         self.number += 1;
-        let whole = Whole {
+        let now = Arc::new(Whole {
             number: self.number,
-            group: group.clone(),
+            group,
             frame: OnceLock::new(),
-        };
-        self.seen = Some(group);
+        });
+        self.seen = Some(now.clone());
         // The whole first: whoever misses a change finds at least as much there.
-        self.tell.send_replace(Seen::Group(Arc::new(whole)));
-        if change != Value::Null {
-            let _ = self
-                .changes
-                .send((self.number, sse::frame("change", &change)));
+        self.tell.send_replace(Seen::Group(now));
+        if let Some(change) = change {
+            let _ = self.changes.send((self.number, change));
         }
     }
 
@@ -215,6 +229,33 @@ impl Watcher {
         self.number += 1;
         let trouble = sse::frame("trouble", &json!({ "why": why }));
         let _ = self.changes.send((self.number, trouble));
+    }
+}
+
+/// Asks the source now and then, beside the rest: to ask it about thousands of partitions takes its
+/// time, and the store goes on meanwhile.
+async fn locate(
+    places: Arc<Places>,
+    records: GroupStore,
+    latest: watch::Receiver<Seen>,
+    find: watch::Sender<Located>,
+) {
+    let mut looking = interval(LOCATE);
+    looking.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        looking.tick().await;
+        let seen = latest.borrow().clone();
+        if let Seen::Group(whole) = seen
+            && let Some(bounds) = places.bounds(&records, &whole.group).await
+        {
+            find.send_if_modified(|known| {
+                let new = **known != bounds;
+                if new {
+                    *known = Arc::new(bounds);
+                }
+                new
+            });
+        }
     }
 }
 

@@ -70,12 +70,18 @@ async fn checkpoints_move_and_plans_tell() {
         .ok(200);
     assert_eq!(forced["changes"][0]["done"], true);
     assert_eq!(forced["changes"][0]["to"], 3);
-    // Its owner is fenced by its next commit, and takes it again at the new place.
-    assert_eq!(consumer.commit("1", epoch, 8).await, "fenced");
+    assert_eq!(
+        forced["changes"][0]["note"],
+        json!(null),
+        "its owner let go"
+    );
+    // It gets it again at the new place without committing anything.
     let again = consumer
         .holds(|held| held.get("1").is_some_and(|(new, _)| *new > epoch))
         .await;
     assert_eq!(again["1"].1, 3);
+    assert_eq!(consumer.commit("1", epoch, 8).await, "fenced");
+    assert_eq!(scene.partition("1").await["paused"], false);
     assert_eq!(consumer.commit("1", epoch, 9).await, "fenced");
 
     let what_if = json!({"add": 1, "strategies": ["fair_share"]});

@@ -15,10 +15,11 @@ use parti_core::io::Run;
 use parti_core::worker::Event;
 use tokio::sync::mpsc;
 
-/// A run that waits for its turn, with its mark: set, it begins no further message.
+/// A run that waits for its turn, with its mark: set, it begins no further message. A run of one
+/// message has none, because nothing could be left of it to halt.
 pub(super) struct Queued {
     pub(super) run: Run,
-    pub(super) halted: Arc<AtomicBool>,
+    pub(super) halted: Option<Arc<AtomicBool>>,
 }
 
 /// Runs that share a task. Clones are one and the same.

@@ -77,8 +77,8 @@ impl Runs {
 
     /// Takes in a run. It can be halted from now on.
     pub(super) fn gather(&mut self, run: Run) {
-        let halted = Arc::<AtomicBool>::default();
-        if run.messages.len() > 1 {
+        let halted = (run.messages.len() > 1).then(Arc::<AtomicBool>::default);
+        if let Some(halted) = &halted {
             self.halts.insert(run.partition.clone(), halted.clone());
         }
         self.gathered.push(Queued { run, halted });
@@ -205,7 +205,7 @@ impl Calls<'_> {
         let began = self.caller.lease.now();
         while let Some(Queued { run, halted }) = self.queue.next() {
             let within = run.within;
-            self.make(run, &halted).await;
+            self.make(run, halted.as_deref()).await;
             if self.caller.lease.now().since(began) >= within {
                 self.caller.stay_apart();
                 self.part();
@@ -228,7 +228,7 @@ impl Calls<'_> {
         count
     }
 
-    async fn make(&self, mut run: Run, halted: &AtomicBool) {
+    async fn make(&self, mut run: Run, halted: Option<&AtomicBool>) {
         let lease = &self.caller.lease;
         let (began, received_at) = (lease.now(), SystemTime::now());
         let messages = std::mem::take(&mut run.messages);
@@ -245,7 +245,8 @@ impl Calls<'_> {
         for (index, message) in messages.into_iter().enumerate() {
             let now = lease.now();
             let late = index > 0 && now.since(began) >= run.within;
-            if late || !lease.is_alive_at(now) || halted.load(Ordering::Acquire) {
+            let halted = halted.is_some_and(|halted| halted.load(Ordering::Acquire));
+            if late || !lease.is_alive_at(now) || halted {
                 break;
             }
             let attempt = if index == 0 { run.attempt } else { 1 };

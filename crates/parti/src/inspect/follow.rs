@@ -6,30 +6,59 @@
 //!     └────────────── all that came meanwhile, at once ◀────────────┘
 //! ```
 //!
-//! What a view costs grows with the group, so the rest after one does, too: whoever follows spends
-//! about half a hundredth of a core on making views, however large the group and however busy.
+//! What a view costs grows with the group, so the rest after one does, too: whoever follows spends a
+//! bounded share of a core on making views, however large the group and however busy. How large a
+//! share is a matter of [`Pace`].
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 
 use futures_util::stream::BoxStream;
 use futures_util::{FutureExt, StreamExt, stream};
-use parti_core::io::{Stored, WatchEvent};
-use parti_core::key::Key;
+use parti_core::io::WatchEvent;
 use tokio::task::unconstrained;
 use tokio::time::{Instant, sleep_until};
 
 use super::{Group, Records};
 use crate::store::{Error, GroupChange, GroupStore};
 
-/// The shortest time between two views.
-const SHORTEST_REST: Duration = Duration::from_millis(250);
-/// The longest, however long a view takes.
+/// The longest time between two views, however long one takes.
 const LONGEST_REST: Duration = Duration::from_secs(2);
-/// A rest is so many times as long as the work before it.
-const REST_FOR_WORK: u32 = 200;
 /// Changes that go into one view; a flood does not put it off for ever.
 const CHANGES: usize = 50_000;
+
+/// How often somebody looks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pace {
+    /// Four times a second at most, for about half a hundredth of a core: a group of thousands of
+    /// partitions is looked at every other second.
+    Sparing,
+    /// Ten times a second at most, for up to a fifth of a core: also a group of thousands of
+    /// partitions, for somebody who serves many that look.
+    Close,
+}
+
+impl Pace {
+    /// The shortest time between two views.
+    fn shortest_rest(self) -> Duration {
+        match self {
+            Self::Sparing => Duration::from_millis(250),
+            Self::Close => Duration::from_millis(100),
+        }
+    }
+
+    /// A rest is so many times as long as the work before it.
+    fn rest_for_work(self) -> u32 {
+        match self {
+            Self::Sparing => 200,
+            Self::Close => 4,
+        }
+    }
+
+    fn rest_after(self, work: Duration) -> Duration {
+        let rest = work * self.rest_for_work();
+        rest.clamp(self.shortest_rest(), LONGEST_REST)
+    }
+}
 
 /// What is seen of a group.
 #[derive(Clone, Debug, PartialEq)]
@@ -45,26 +74,27 @@ pub enum Sight {
 /// The watch, and what it has told so far.
 pub(crate) struct Follower {
     changes: BoxStream<'static, GroupChange>,
+    pace: Pace,
     /// Every record; `None` before the first snapshot.
-    known: Option<BTreeMap<Key, Stored>>,
+    known: Option<Records>,
     changed: bool,
     trouble: Option<Error>,
     rest: Instant,
 }
 
-/// Follows a group: its present state first, then again whenever something has changed, a few times
-/// a second at most. It never ends by itself.
+/// Follows a group: its present state first, then again whenever something has changed, as often as
+/// the pace has it. It never ends by itself.
 ///
 /// It is one watch of the store, on the whole of it: records are kept by kind and then by group.
 /// Those of other groups are dropped unread.
-pub fn follow(store: &GroupStore) -> BoxStream<'static, Sight> {
+pub fn follow(store: &GroupStore, pace: Pace) -> BoxStream<'static, Sight> {
     let name = store.group().to_owned();
     let view = move |records: &Records| match records.exists() {
         true => Sight::Group(Box::new(Group::of(&name, records))),
         false => Sight::NoGroup,
     };
     stream::unfold(
-        (Follower::new(store.watch_all()), view),
+        (Follower::new(store.watch_all(), pace), view),
         |(mut follower, view)| async move {
             let sight = follower.next(&view).await?.unwrap_or_else(Sight::Blind);
             Some((sight, (follower, view)))
@@ -74,9 +104,10 @@ pub fn follow(store: &GroupStore) -> BoxStream<'static, Sight> {
 }
 
 impl Follower {
-    pub(crate) fn new(changes: BoxStream<'static, GroupChange>) -> Self {
+    pub(crate) fn new(changes: BoxStream<'static, GroupChange>, pace: Pace) -> Self {
         Self {
             changes,
+            pace,
             known: None,
             changed: false,
             trouble: None,
@@ -96,10 +127,9 @@ impl Follower {
                 return Some(Err(error));
             }
             if let Some(known) = self.known.as_ref().filter(|_| self.changed) {
-                let seen = view(&Records::of(known.values()));
+                let seen = view(known);
                 self.changed = false;
-                let rest = began.elapsed() * REST_FOR_WORK;
-                self.rest = Instant::now() + rest.clamp(SHORTEST_REST, LONGEST_REST);
+                self.rest = Instant::now() + self.pace.rest_after(began.elapsed());
                 return Some(Ok(seen));
             }
             let change = self.changes.next().await?;
@@ -118,17 +148,16 @@ impl Follower {
         match (change, &mut self.known) {
             (GroupChange::Interrupted(error), _) => self.trouble = Some(error),
             (GroupChange::Event(WatchEvent::Snapshot(all)), known) => {
-                let all = all.into_iter().map(|stored| (stored.key.clone(), stored));
-                *known = Some(all.collect());
+                *known = Some(Records::of(all));
                 self.changed = true;
                 self.trouble = None;
             }
             (GroupChange::Event(WatchEvent::Changed(stored)), Some(known)) => {
-                known.insert(stored.key.clone(), stored);
+                known.put(stored);
                 self.changed = true;
             }
             (GroupChange::Event(WatchEvent::Removed(key, _)), Some(known)) => {
-                self.changed |= known.remove(&key).is_some();
+                self.changed |= known.remove(&key);
             }
             // Before the first snapshot there are no changes.
             (GroupChange::Event(_), None) => {}
@@ -141,6 +170,7 @@ mod tests {
     use super::*;
     use crate::inspect::tests::{Desk, partition};
     use parti_core::ids::Offset;
+    use parti_core::key::Key;
     use parti_core::record::SessionStatus;
 
     fn group(sight: Option<Sight>) -> Group {
@@ -156,7 +186,7 @@ mod tests {
         let other = Desk {
             store: GroupStore::new(desk.store.store().clone(), "other").expect("a name"),
         };
-        let mut sights = follow(&desk.store);
+        let mut sights = follow(&desk.store, Pace::Sparing);
         assert_eq!(sights.next().await, Some(Sight::NoGroup));
         desk.group().await;
         assert_eq!(group(sights.next().await).partitions, []);
@@ -171,6 +201,41 @@ mod tests {
         let seen = group(sights.next().await);
         assert_eq!(seen.partition_ids(), [partition("3")]);
         assert_eq!(seen, desk.seen().await, "the same as one look has it");
+    }
+
+    /// The clock stands still while views are made, so only the shortest rests count.
+    #[tokio::test(start_paused = true)]
+    async fn whoever_looks_closely_sees_ten_changes_a_second_of_thousands_of_partitions() {
+        let desk = Desk::new();
+        desk.group().await;
+        let life = desk.session("worker-0", SessionStatus::Live).await;
+        for number in 0..5_000 {
+            let id = number.to_string();
+            desk.owned(&id, Some(("worker-0", life)), None).await;
+        }
+        for (pace, wait) in [(Pace::Close, 100), (Pace::Sparing, 250)] {
+            let mut sights = follow(&desk.store, pace);
+            assert_eq!(group(sights.next().await).partitions.len(), 5_000);
+            for turn in 1..=10 {
+                let began = Instant::now();
+                desk.owned("4711", Some(("worker-0", life)), Some(turn))
+                    .await;
+                let seen = group(sights.next().await);
+                assert_eq!(seen, desk.seen().await, "the same as one look has it");
+                let waited = began.elapsed().as_millis();
+                assert!((wait..wait + 5).contains(&waited), "{pace:?}: {waited}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_rest_is_longer_after_more_work() {
+        let ms = Duration::from_millis;
+        for (work, sparing, close) in [(0, 250, 100), (5, 1_000, 100), (50, 2_000, 200)] {
+            assert_eq!(Pace::Sparing.rest_after(ms(work)), ms(sparing));
+            assert_eq!(Pace::Close.rest_after(ms(work)), ms(close));
+        }
+        assert_eq!(Pace::Close.rest_after(ms(60_000)), ms(2_000));
     }
 
     #[tokio::test]
@@ -195,7 +260,7 @@ mod tests {
             tokio::task::yield_now().await;
             change
         });
-        let mut follower = Follower::new(heard.chain(stream::pending()).boxed());
+        let mut follower = Follower::new(heard.chain(stream::pending()).boxed(), Pace::Sparing);
         let view = |records: &Records| records.exists().then(|| Group::of("g", records));
         assert_eq!(follower.next(view).await, Some(Ok(Some(desk.seen().await))));
         assert_eq!(follower.next(view).await, Some(Err(lost)));

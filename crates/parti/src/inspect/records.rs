@@ -31,6 +31,16 @@ pub(crate) struct Records {
     pub events: Vec<Stored>,
 }
 
+/// A record's place among the others.
+enum Place<'a> {
+    One(&'a mut Option<Stored>),
+    List(&'a mut Vec<Stored>),
+}
+
+fn find(list: &[Stored], key: &Key) -> Result<usize, usize> {
+    list.binary_search_by(|stored| stored.key.cmp(key))
+}
+
 impl Records {
     pub async fn read(store: &GroupStore) -> Result<Self, Error> {
         let (group, leader, plan, overrides, workers, assignments, requests, partitions, events) =
@@ -58,25 +68,61 @@ impl Records {
         })
     }
 
-    /// These, sorted by what they are. What belongs to no group is left out.
-    pub fn of<'a>(stored: impl IntoIterator<Item = &'a Stored>) -> Self {
+    /// These, by what they are and each list in the order of its keys; of one key the last. What
+    /// belongs to no group is left out.
+    pub fn of(stored: Vec<Stored>) -> Self {
+        let sorted: BTreeMap<Key, Stored> = (stored.into_iter())
+            .map(|stored| (stored.key.clone(), stored))
+            .collect();
         let mut records = Self::default();
-        for stored in stored {
-            let stored = stored.clone();
-            match stored.key {
-                Key::Group => records.group = Some(stored),
-                Key::Leader => records.leader = Some(stored),
-                Key::Plan => records.plan = Some(stored),
-                Key::Overrides => records.overrides = Some(stored),
-                Key::Worker(_) => records.workers.push(stored),
-                Key::Assignment(_) => records.assignments.push(stored),
-                Key::Request(_) => records.requests.push(stored),
-                Key::Partition(_) => records.partitions.push(stored),
-                Key::Event(_) => records.events.push(stored),
-                Key::Topic(_) => {}
+        for stored in sorted.into_values() {
+            match records.place(&stored.key) {
+                Some(Place::One(place)) => *place = Some(stored),
+                Some(Place::List(list)) => list.push(stored),
+                None => {}
             }
         }
         records
+    }
+
+    /// Takes over one record. Lists must be in the order of their keys.
+    pub fn put(&mut self, stored: Stored) {
+        match self.place(&stored.key) {
+            Some(Place::One(place)) => *place = Some(stored),
+            Some(Place::List(list)) => match find(list, &stored.key) {
+                Ok(at) => list[at] = stored,
+                Err(at) => list.insert(at, stored),
+            },
+            None => {}
+        }
+    }
+
+    /// Drops one record; says whether it was there. Lists must be in the order of their keys.
+    pub fn remove(&mut self, key: &Key) -> bool {
+        match self.place(key) {
+            Some(Place::One(place)) => place.take().is_some(),
+            Some(Place::List(list)) => {
+                let found = find(list, key).map(|at| list.remove(at));
+                found.is_ok()
+            }
+            None => false,
+        }
+    }
+
+    /// Where a record belongs.
+    fn place(&mut self, key: &Key) -> Option<Place<'_>> {
+        Some(match key {
+            Key::Group => Place::One(&mut self.group),
+            Key::Leader => Place::One(&mut self.leader),
+            Key::Plan => Place::One(&mut self.plan),
+            Key::Overrides => Place::One(&mut self.overrides),
+            Key::Worker(_) => Place::List(&mut self.workers),
+            Key::Assignment(_) => Place::List(&mut self.assignments),
+            Key::Request(_) => Place::List(&mut self.requests),
+            Key::Partition(_) => Place::List(&mut self.partitions),
+            Key::Event(_) => Place::List(&mut self.events),
+            Key::Topic(_) => return None,
+        })
     }
 
     /// Whether there is such a group. Checkpoints alone are none: they may wait for one.

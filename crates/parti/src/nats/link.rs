@@ -41,6 +41,8 @@ pub(crate) mod code {
     pub const NOT_ENABLED: u64 = 10076;
     pub const STORE_FAILED: u64 = 10077;
     pub const SEALED: u64 = 10109;
+    /// A message with this id is on its way to the replicas, or was.
+    pub const ID_IN_PROCESS: u64 = 10158;
     /// As `WRONG_LAST`, while another write to the subject is still on its way to the replicas.
     pub const WRONG_LAST_IN_FLIGHT: u64 = 10164;
     pub const TOO_MANY_REQUESTS: u64 = 10167;

@@ -1,11 +1,14 @@
 //! Checkpoints, moved by an operator.
 //!
 //! A change is one compare-and-set on the partition's record: the new place, no owner, and a higher
-//! epoch. Whoever owned the partition finds itself fenced at its next commit, drops what it had,
-//! and takes it again at the new place if it is still to serve it.
+//! epoch. Whoever takes the partition next begins there. Whoever still owned it finds itself fenced
+//! at its next commit, drops what it had, and takes it again at the new place if it is still to
+//! serve it. An idle owner has no next commit: that is why a forced change first asks owners to let
+//! go (see `force.rs`).
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use parti_core::ids::{Epoch, Offset, PartitionId, WorkerId};
 use parti_core::io::{Expect, StoreError, Stored, Write, WriteOutcome};
@@ -13,7 +16,7 @@ use parti_core::key::Key;
 use parti_core::record::{EventKind, PartitionRecord, Record};
 use serde::Serialize;
 
-use super::{Error, Reason, history, nonce, of_core, wall_ms};
+use super::{Error, Reason, history, named, nonce, of_core, wall_ms};
 use crate::inspect::{OwnerSession, Records};
 use crate::store::GroupStore;
 
@@ -21,13 +24,11 @@ use crate::store::GroupStore;
 const AT_ONCE: usize = 1_000;
 /// How often a change is tried that meets others' commits, or a store in trouble.
 const TRIES: u32 = 8;
-/// The group's history names so many checkpoints of one change.
-const PLACES_TOLD: usize = 5;
 
 /// A group's checkpoints, as read.
 #[derive(Debug)]
 pub struct Checkpoints {
-    store: GroupStore,
+    pub(super) store: GroupStore,
     records: Records,
 }
 
@@ -59,12 +60,43 @@ impl Wanted {
 /// What is allowed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Rules {
-    /// A partition that is being served may be changed: its owner is fenced.
-    pub force: bool,
+    /// A partition that is being served may be changed: its owner is asked to let go of it, for so
+    /// long, and is fenced if it does not.
+    pub force: Option<Duration>,
     /// A checkpoint may go back: messages are handled again.
     pub back: bool,
     /// Partitions that nobody knows may get a checkpoint.
     pub unknown: bool,
+}
+
+/// Whether a change may be written over a living owner.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Fence {
+    /// No: it is left alone until its owner has let go.
+    Never,
+    /// If an operator has paused the partition.
+    OfPaused,
+    /// Yes.
+    Always,
+}
+
+impl Rules {
+    fn fence(self) -> Fence {
+        match self.force {
+            Some(_) => Fence::Always,
+            None => Fence::OfPaused,
+        }
+    }
+}
+
+/// What became of changes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Applied {
+    /// Each change, in order. One that is done over a living owner names it in
+    /// [`Change::served_by`]: that owner is fenced at its next commit.
+    pub changes: Vec<Change>,
+    /// Partitions that were paused for this, and are not known to be resumed.
+    pub left_paused: Vec<PartitionId>,
 }
 
 /// A checkpoint before or after a change.
@@ -102,7 +134,7 @@ pub struct Change {
     /// Whether it may be done.
     pub verdict: Verdict,
     #[serde(skip)]
-    wanted: Wanted,
+    pub(super) wanted: Wanted,
     #[serde(skip)]
     found: Option<Stored>,
 }
@@ -142,59 +174,72 @@ impl Checkpoints {
 
     /// What these wishes would change.
     pub fn plan(&self, wanted: Vec<Wanted>, rules: Rules) -> Vec<Change> {
-        let found: BTreeMap<&Key, &Stored> = (self.records.partitions.iter())
-            .map(|stored| (&stored.key, stored))
-            .collect();
-        let told = self.records.told();
-        let assigned = |id: &PartitionId| {
-            let mut told = told.iter();
-            told.any(|(_, _, told)| told.serve.binary_search(id).is_ok())
-        };
-        let paused = self.records.paused();
-        let plan = |wanted: Wanted| {
-            let key = Key::Partition(wanted.partition.clone());
-            let known = Known {
-                found: found.get(&key).copied().cloned(),
-                assigned: assigned(&wanted.partition),
-                paused: paused.binary_search(&wanted.partition).is_ok(),
-            };
-            known.change(wanted, rules, &self.records)
-        };
-        wanted.into_iter().map(plan).collect()
+        planned(&self.records, wanted, rules, rules.fence())
     }
 
-    /// Carries out every change that may be done; tells what became of each, in order. What others
-    /// wrote meanwhile is looked at again, by the same rules. The group's history tells who did it
-    /// and why.
+    /// Carries out every change that may be done; tells what became of each. What others wrote
+    /// meanwhile is looked at again, by the same rules. By force, owners are asked to let go first:
+    /// each partition is paused for it, and resumed unless somebody else had paused it. The group's
+    /// history tells who did it and why.
+    ///
+    /// Dropped half way, this may leave partitions paused: let it run to its end.
     pub async fn apply(
         &self,
         changes: Vec<Change>,
         rules: Rules,
         reason: &Reason,
-    ) -> Result<Vec<Change>, Error> {
+    ) -> Result<Applied, Error> {
         reason.check()?;
-        let mut done = changes.clone();
-        let mut open = Vec::new();
-        for (place, change) in changes.into_iter().enumerate() {
-            if change.verdict == Verdict::Change {
-                open.push(Try::new(place, change, 1)?);
+        let mut applied = Applied {
+            changes,
+            left_paused: Vec::new(),
+        };
+        let done = &mut applied.changes;
+        let all: Vec<usize> = (0..done.len())
+            .filter(|place| done[*place].verdict == Verdict::Change)
+            .collect();
+        match rules.force {
+            None => {
+                self.write(all, rules, Fence::OfPaused, reason, done)
+                    .await?
+            }
+            Some(patience) => {
+                let forced = self.force(all, rules, patience, reason, done).await?;
+                applied.left_paused = forced;
             }
         }
+        Ok(applied)
+    }
+
+    /// Writes the changes at these places, as planned, and tells the history.
+    pub(super) async fn write(
+        &self,
+        places: Vec<usize>,
+        rules: Rules,
+        fence: Fence,
+        reason: &Reason,
+        done: &mut [Change],
+    ) -> Result<(), Error> {
+        let first = |place: &usize| Try::new(*place, done[*place].clone(), 1);
+        let mut open: Vec<Try> = places.iter().map(first).collect::<Result<_, _>>()?;
         while !open.is_empty() {
             let rest = open.split_off(open.len().min(AT_ONCE));
             let batch = std::mem::replace(&mut open, rest);
-            self.write(batch, rules, &mut open, &mut done).await?;
+            self.write_batch(batch, rules, fence, &mut open, done)
+                .await?;
         }
-        if let Some(line) = told(&done, reason) {
+        let written = places.iter().map(|place| &done[*place]);
+        if let Some(line) = told(written, reason) {
             history::tell(&self.store, EventKind::Request, &reason.by, line).await;
         }
-        Ok(done)
+        Ok(())
     }
 
-    async fn write(
+    async fn write_batch(
         &self,
         batch: Vec<Try>,
         rules: Rules,
+        fence: Fence,
         open: &mut Vec<Try>,
         done: &mut [Change],
     ) -> Result<(), Error> {
@@ -219,7 +264,7 @@ impl Checkpoints {
                         assigned: true,
                         paused: records.paused().contains(&one.change.partition),
                     };
-                    let change = known.change(one.change.wanted, rules, records);
+                    let change = known.change(one.change.wanted, rules, fence, records);
                     if change.verdict != Verdict::Change {
                         done[one.place] = change;
                     } else if one.tries < TRIES {
@@ -247,9 +292,37 @@ impl Checkpoints {
     }
 }
 
+/// What wishes would change in a group as these records have it.
+pub(super) fn planned(
+    records: &Records,
+    wanted: Vec<Wanted>,
+    rules: Rules,
+    fence: Fence,
+) -> Vec<Change> {
+    let found: BTreeMap<&Key, &Stored> = (records.partitions.iter())
+        .map(|stored| (&stored.key, stored))
+        .collect();
+    let told = records.told();
+    let assigned = |id: &PartitionId| {
+        let mut told = told.iter();
+        told.any(|(_, _, told)| told.serve.binary_search(id).is_ok())
+    };
+    let paused = records.paused();
+    let plan = |wanted: Wanted| {
+        let key = Key::Partition(wanted.partition.clone());
+        let known = Known {
+            found: found.get(&key).copied().cloned(),
+            assigned: assigned(&wanted.partition),
+            paused: paused.binary_search(&wanted.partition).is_ok(),
+        };
+        known.change(wanted, rules, fence, records)
+    };
+    wanted.into_iter().map(plan).collect()
+}
+
 /// The line of the group's history about what was changed; none if nothing was.
-fn told(done: &[Change], reason: &Reason) -> Option<String> {
-    let changed = done.iter().filter(|one| one.verdict == Verdict::Change);
+fn told<'a>(done: impl Iterator<Item = &'a Change>, reason: &Reason) -> Option<String> {
+    let changed = done.filter(|one| one.verdict == Verdict::Change);
     let places: Vec<String> = changed
         .map(|one| {
             let before = one.before.map_or(Offset(0), |before| before.next_offset);
@@ -260,19 +333,14 @@ fn told(done: &[Change], reason: &Reason) -> Option<String> {
     if places.is_empty() {
         return None;
     }
-    let named = &places[..places.len().min(PLACES_TOLD)];
-    let more = match places.len() - named.len() {
-        0 => String::new(),
-        more => format!(" and {more} more"),
-    };
     let why = match reason.why.as_str() {
         "" => String::new(),
         why => format!(" ({why})"),
     };
     Some(format!(
-        "{} set the checkpoint of {}{more}{why}: done",
+        "{} set the checkpoint of {}{why}: done",
         reason.by,
-        named.join(", ")
+        named(&places)
     ))
 }
 
@@ -341,7 +409,7 @@ struct Known {
 }
 
 impl Known {
-    fn change(self, wanted: Wanted, rules: Rules, records: &Records) -> Change {
+    fn change(self, wanted: Wanted, rules: Rules, fence: Fence, records: &Records) -> Change {
         let record = match self.found.as_ref().map(|stored| &stored.record) {
             Some(Record::Partition(record)) => Some(record.clone()),
             _ => None,
@@ -369,13 +437,18 @@ impl Known {
             Some(Record::Unreadable(why)) => Some(why.to_string()),
             _ => None,
         };
+        let may_fence = match fence {
+            Fence::Never => false,
+            Fence::OfPaused => self.paused,
+            Fence::Always => true,
+        };
         let verdict = if let Some(why) = unreadable {
             Verdict::Unreadable(why)
         } else if before.is_none() && !self.assigned && !rules.unknown {
             Verdict::Unknown
         } else if same {
             Verdict::Same
-        } else if served_by.is_some() && !self.paused && !rules.force {
+        } else if served_by.is_some() && !may_fence {
             Verdict::Served
         } else if back && !rules.back {
             Verdict::Back

@@ -9,20 +9,18 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::StreamExt;
 use parti_core::ids::{Incarnation, Revision, WorkerId};
-use parti_core::io::{Expect, Stored, Write, WriteOutcome};
+use parti_core::io::{Expect, Scope, Stored, WatchEvent, Write, WriteOutcome};
 use parti_core::key::Key;
 use parti_core::leader::requests;
 use parti_core::record::{OverridesRecord, Record, Request, SessionStatus, WorkerRecord};
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, timeout_at};
 
-use super::request::{Seen, TRIES, busy, persistent};
+use super::request::{Seen, TRIES, busy, persistent_one};
 use super::{Error, nonce, of_core};
 use crate::inspect::Records;
-use crate::store::GroupStore;
-
-/// How often a session is looked at while its silence is awaited.
-const LOOK_EVERY: Duration = Duration::from_millis(200);
+use crate::store::{GroupChange, GroupStore};
 
 /// Marks the session, so that it cannot be renewed: its worker gives it up, or it falls silent. The
 /// inner error is the reason why it is refused.
@@ -67,7 +65,8 @@ pub(super) async fn revoke(
 }
 
 /// Waits until this life of a worker is over, and ends it itself once it has been silent for long
-/// enough. Silence counts only while the store answers.
+/// enough. Silence counts only while the store is heard, and decides nothing: whoever renewed the
+/// session after all makes its end a conflict.
 pub(super) async fn end_silent(
     store: &GroupStore,
     worker: &WorkerId,
@@ -75,14 +74,35 @@ pub(super) async fn end_silent(
     silence: Duration,
 ) -> Result<(), Error> {
     let key = Key::Worker(worker.clone());
-    let mut seen: Option<(Revision, Instant)> = None;
+    let mut news = store.watch(&Scope::Key(key.clone()));
+    // The session as last heard, and until when it may be silent.
+    let mut heard: Option<(Stored, Instant)> = None;
     loop {
-        let found = match store.read(&key).await {
-            Ok(found) => found,
-            Err(_) => {
-                seen = None;
-                sleep(LOOK_EVERY).await;
+        let deadline = heard.as_ref().map(|(_, deadline)| *deadline);
+        let change = match deadline {
+            Some(deadline) => timeout_at(deadline, news.next()).await,
+            None => Ok(news.next().await),
+        };
+        let found = match change {
+            Ok(Some(GroupChange::Event(WatchEvent::Changed(stored)))) => Some(stored),
+            Ok(Some(GroupChange::Event(WatchEvent::Snapshot(all)))) => all.into_iter().next_back(),
+            Ok(Some(GroupChange::Event(WatchEvent::Removed(..)))) => None,
+            Ok(Some(GroupChange::Interrupted(_))) => {
+                heard = None;
                 continue;
+            }
+            Ok(None) => return Err(Error::Unfinished("the store's watch has ended".into())),
+            Err(_) => {
+                let silent = heard.take().map(|(stored, _)| stored);
+                let Some((revision, record)) = silent.as_ref().and_then(session) else {
+                    continue;
+                };
+                let (status, record) = (SessionStatus::Evicted, record.clone());
+                match mark(store, &key, revision, life, status, record).await? {
+                    Marked::Done => return Ok(()),
+                    // The watch will tell.
+                    Marked::Changed => continue,
+                }
             }
         };
         let Some((revision, record)) = found.as_ref().and_then(session) else {
@@ -91,21 +111,12 @@ pub(super) async fn end_silent(
         if record.status.is_over() || record.incarnation_at(revision) != life {
             return Ok(());
         }
-        let since = match seen {
-            Some((known, since)) if known == revision => since,
-            _ => Instant::now(),
+        // A watch that begins anew tells again what was known.
+        let until = match &heard {
+            Some((known, until)) if known.revision == revision => *until,
+            _ => Instant::now() + silence,
         };
-        seen = Some((revision, since));
-        if since.elapsed() < silence {
-            sleep(LOOK_EVERY.min(silence)).await;
-            continue;
-        }
-        // Whoever renewed it after all makes this a conflict.
-        let (status, record) = (SessionStatus::Evicted, record.clone());
-        match mark(store, &key, revision, life, status, record).await? {
-            Marked::Done => return Ok(()),
-            Marked::Changed => seen = None,
-        }
+        heard = found.map(|stored| (stored, until));
     }
 }
 
@@ -134,7 +145,7 @@ async fn mark(
         expect: Expect::At(revision),
         value: Some(record.clone()),
     };
-    match persistent(store, write).await {
+    match persistent_one(store, write).await {
         WriteOutcome::Done(_) => Ok(Marked::Done),
         // An earlier try of this very write.
         WriteOutcome::Conflict(Some(found)) if found.record == record => Ok(Marked::Done),

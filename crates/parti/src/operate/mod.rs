@@ -2,6 +2,7 @@
 //!
 //! ```text
 //!   checkpoint: plan ──▶ changes, before and after ──▶ apply: compare-and-set, epoch + 1, no owner
+//!               by force: pause ──▶ its owner lets go, or time is up ──▶ apply ──▶ resume
 //!   delete:     silence ──▶ close ──▶ everything, by compare-and-set ──▶ the group's own record
 //!   request:    the leader carries it out; without one, overrides by compare-and-set ──▶ its effect
 //! ```
@@ -12,7 +13,9 @@
 mod checkpoint;
 mod delete;
 mod evict;
+mod force;
 mod history;
+mod pauses;
 mod request;
 #[cfg(test)]
 mod tests;
@@ -24,9 +27,12 @@ use parti_core::io::StoreError;
 
 use crate::store;
 
-pub use checkpoint::{Change, Checkpoints, Place, Rules, Verdict, Wanted};
+pub use checkpoint::{Applied, Change, Checkpoints, Place, Rules, Verdict, Wanted};
 pub use delete::{Deleted, delete_group};
 pub use request::{CarriedOut, Patience, Reason, request};
+
+/// A line of the group's history names so many partitions.
+const NAMED: usize = 5;
 
 /// Why something was not done.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
@@ -46,6 +52,15 @@ pub enum Error {
     /// It was begun and is not finished; doing it again goes on.
     #[error("{0}")]
     Unfinished(String),
+}
+
+/// The first few of these, and how many more there are.
+fn named(all: &[String]) -> String {
+    let first = &all[..all.len().min(NAMED)];
+    match all.len() - first.len() {
+        0 => first.join(", "),
+        more => format!("{} and {more} more", first.join(", ")),
+    }
 }
 
 /// Marks one write, so that it is known again when its fate was open.

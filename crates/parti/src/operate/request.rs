@@ -24,11 +24,13 @@ use serde::Serialize;
 
 use super::evict::{end_silent, revoke};
 use super::{Error, history, nonce, of_core, wall_ms};
-use crate::inspect::{Follower, OwnerSession, Records};
+use crate::inspect::{Follower, OwnerSession, Pace, Records};
 use crate::store::GroupStore;
 
 /// How often a write is tried that meets others' writes, or a store in trouble.
 pub(super) const TRIES: u32 = 16;
+/// So many requests are written at once.
+const AT_ONCE: usize = 1_000;
 /// The wait before it is tried again on a store in trouble.
 const PAUSE: Duration = Duration::from_millis(250);
 
@@ -152,14 +154,7 @@ pub async fn request(
             store.group()
         )));
     }
-    let asked = RequestRecord {
-        request: request.clone(),
-        by: reason.by,
-        why: reason.why,
-        at: wall_ms(),
-        outcome: Outcome::Open,
-        nonce: nonce()?,
-    };
+    let asked = record(request.clone(), &reason)?;
     // Only the wait for the effect is cut short: what was begun to be written is written, so that
     // "it stays" is true.
     let outcome = if leaderless {
@@ -192,6 +187,18 @@ pub async fn request(
     }
 }
 
+/// A request, as it is written down.
+pub(super) fn record(request: Request, reason: &Reason) -> Result<RequestRecord, Error> {
+    Ok(RequestRecord {
+        request,
+        by: reason.by.clone(),
+        why: reason.why.clone(),
+        at: wall_ms(),
+        outcome: Outcome::Open,
+        nonce: nonce()?,
+    })
+}
+
 /// What became of the partitions of a worker that is gone.
 async fn left_behind(store: &GroupStore, worker: &WorkerId) -> Result<String, Error> {
     let records = Records::read(store).await?;
@@ -214,47 +221,72 @@ async fn of_leader(
     asked: RequestRecord,
     patience: Duration,
 ) -> Result<Outcome, Error> {
-    let mut follower = Follower::new(store.watch_all());
-    let key = Key::Request(format!("{:016x}", nonce()?.0).into());
-    let write = Write {
-        key: key.clone(),
-        expect: Expect::Absent,
-        value: Some(Record::Request(Arc::new(asked.clone()))),
-    };
-    // Only this request has its name: whatever is there is it, or what became of it.
-    if let WriteOutcome::Failed(error) = persistent(store, write).await {
-        return Err(of_core(&error).into());
+    let mut follower = Follower::new(store.watch_all(), Pace::Close);
+    let what = asked.request.clone();
+    match put(store, vec![asked]).await?.pop() {
+        Some((key, _)) => within(patience, answer(&mut follower, &key, &what)).await,
+        None => Ok(Outcome::Open),
     }
+}
+
+/// Puts requests before the leader; answers where each is. It carries out first what was put first.
+pub(super) async fn put(
+    store: &GroupStore,
+    asked: Vec<RequestRecord>,
+) -> Result<Vec<(Key, Revision)>, Error> {
+    let mut writes = Vec::new();
+    for asked in asked {
+        writes.push(Write {
+            key: Key::Request(format!("{:016x}", nonce()?.0).into()),
+            expect: Expect::Absent,
+            value: Some(Record::Request(Arc::new(asked))),
+        });
+    }
+    let outcomes = persistent(store, &writes).await;
+    let keys = writes.into_iter().map(|write| write.key);
+    let placed = keys.zip(outcomes).map(|(key, outcome)| match outcome {
+        WriteOutcome::Done(revision) => Ok((key, revision)),
+        // Only this request has its name: whatever is there is it, or what became of it.
+        WriteOutcome::Conflict(found) => {
+            Ok((key, found.map_or(Revision(0), |found| found.revision)))
+        }
+        WriteOutcome::Failed(error) => Err(of_core(&error).into()),
+    });
+    placed.collect()
+}
+
+/// Waits for what becomes of a request that was put before the leader.
+pub(super) async fn answer(
+    follower: &mut Follower,
+    key: &Key,
+    what: &Request,
+) -> Result<Outcome, Error> {
     let mut seen = false;
     let outcome = |records: &Records| {
-        let found = records.requests.iter().find(|stored| stored.key == key)?;
+        let found = records.requests.iter().find(|stored| stored.key == *key)?;
         match &found.record {
             Record::Request(record) => Some(record.outcome.clone()),
             _ => None,
         }
     };
-    let answer = async {
-        loop {
-            match follower.next(outcome).await {
-                Some(Ok(Some(outcome))) if outcome.is_final() => return Ok(outcome),
-                Some(Ok(Some(_))) => seen = true,
-                Some(Ok(None)) if seen => {
-                    return Err(Error::Unfinished(format!(
-                        "somebody removed the request to {}",
-                        asked.request
-                    )));
-                }
-                // Not there yet, or the store is not heard for a while.
-                Some(_) => {}
-                None => return Err(Error::Unfinished("the store's watch has ended".into())),
+    loop {
+        match follower.next(outcome).await {
+            Some(Ok(Some(outcome))) if outcome.is_final() => return Ok(outcome),
+            Some(Ok(Some(_))) => seen = true,
+            Some(Ok(None)) if seen => {
+                return Err(Error::Unfinished(format!(
+                    "somebody removed the request to {what}"
+                )));
             }
+            // Not there yet, or the store is not heard for a while.
+            Some(_) => {}
+            None => return Err(Error::Unfinished("the store's watch has ended".into())),
         }
-    };
-    within(patience, answer).await
+    }
 }
 
 /// What comes in time; otherwise it is under way.
-async fn within(
+pub(super) async fn within(
     patience: Duration,
     answer: impl Future<Output = Result<Outcome, Error>>,
 ) -> Result<Outcome, Error> {
@@ -263,21 +295,36 @@ async fn within(
 }
 
 /// Writes, again where the store is in trouble: the same write lands once, or meets itself.
-pub(super) async fn persistent(store: &GroupStore, write: Write) -> WriteOutcome {
-    let mut tries = 1;
-    loop {
-        let outcome = store.write(std::slice::from_ref(&write)).await.pop();
-        match outcome {
-            Some(WriteOutcome::Failed(StoreError::Unavailable | StoreError::Unknown))
-                if tries < TRIES =>
-            {
-                tries += 1;
-                tokio::time::sleep(PAUSE).await;
+pub(super) async fn persistent(store: &GroupStore, writes: &[Write]) -> Vec<WriteOutcome> {
+    let in_trouble = |outcome: &WriteOutcome| {
+        let failed = WriteOutcome::Failed(StoreError::Unavailable);
+        *outcome == failed || *outcome == WriteOutcome::Failed(StoreError::Unknown)
+    };
+    let mut outcomes = vec![WriteOutcome::Failed(StoreError::Unavailable); writes.len()];
+    for tries in 1..=TRIES {
+        let open: Vec<usize> = (0..writes.len())
+            .filter(|place| in_trouble(&outcomes[*place]))
+            .collect();
+        if open.is_empty() {
+            break;
+        }
+        if tries > 1 {
+            tokio::time::sleep(PAUSE).await;
+        }
+        for places in open.chunks(AT_ONCE) {
+            let batch: Vec<Write> = places.iter().map(|place| writes[*place].clone()).collect();
+            for (place, outcome) in places.iter().zip(store.write(&batch).await) {
+                outcomes[*place] = outcome;
             }
-            Some(outcome) => return outcome,
-            None => return WriteOutcome::Failed(StoreError::Unavailable),
         }
     }
+    outcomes
+}
+
+/// One write of this kind.
+pub(super) async fn persistent_one(store: &GroupStore, write: Write) -> WriteOutcome {
+    let outcome = persistent(store, std::slice::from_ref(&write)).await.pop();
+    outcome.unwrap_or(WriteOutcome::Failed(StoreError::Unavailable))
 }
 
 /// An operator of a group without a leader: writes by itself what a leader would.
@@ -301,10 +348,12 @@ impl Leaderless<'_> {
                 why: "there is no leader: every worker always goes by the strategy".into(),
             });
         }
-        let mut follower = Follower::new(self.store.watch_all());
+        let mut follower = Follower::new(self.store.watch_all(), Pace::Close);
         let decided = match request {
             Request::Evict { .. } => revoke(self.store, records, request).await?,
-            _ => self.override_strategy(records).await?,
+            _ => enter(self.store, records, std::slice::from_ref(request))
+                .await?
+                .map(|entered| Some(entered.revision)),
         };
         let heeded = match decided {
             Ok(heeded) => heeded,
@@ -351,60 +400,73 @@ impl Leaderless<'_> {
         };
         within(patience.effect, effect).await
     }
+}
 
-    /// Enters the request into the overrides; says at which revision they must be heeded, or why it
-    /// is refused.
-    async fn override_strategy(
-        &self,
-        mut records: Records,
-    ) -> Result<Result<Option<Revision>, String>, Error> {
-        for _ in 0..TRIES {
-            if let Some(found) = &records.overrides
-                && records.overrides().is_none()
-            {
-                return Err(Error::Refused(format!(
-                    "the record overrides cannot be read ({:?}): update this program, or delete the \
-                     record if it is damaged",
-                    found.record
-                )));
-            }
-            let before = records.overrides().cloned().unwrap_or_default();
-            let mut next = before.clone();
-            let sight = Seen {
-                records: &records,
-                heeded: None,
-            };
-            next.forget_lives(|worker, life| sight.is_over(worker, life));
-            if let Err(why) = requests::enter(&self.asked.request, &mut next, &sight) {
+/// Requests that stand in the overrides of a group without a leader.
+pub(super) struct Entered {
+    /// What stood there before.
+    pub before: OverridesRecord,
+    /// Whoever heeds this revision goes by them.
+    pub revision: Revision,
+}
+
+/// Enters requests into the overrides of a group without a leader. The inner error is the reason why
+/// they are refused.
+pub(super) async fn enter(
+    store: &GroupStore,
+    mut records: Records,
+    asked: &[Request],
+) -> Result<Result<Entered, String>, Error> {
+    for _ in 0..TRIES {
+        if let Some(found) = &records.overrides
+            && records.overrides().is_none()
+        {
+            return Err(Error::Refused(format!(
+                "the record overrides cannot be read ({:?}): update this program, or delete the \
+                 record if it is damaged",
+                found.record
+            )));
+        }
+        let before = records.overrides().cloned().unwrap_or_default();
+        let mut next = before.clone();
+        let sight = Seen {
+            records: &records,
+            heeded: None,
+        };
+        next.forget_lives(|worker, life| sight.is_over(worker, life));
+        for request in asked {
+            if let Err(why) = requests::enter(request, &mut next, &sight) {
                 return Ok(Err(why));
             }
-            let found = records.overrides.as_ref().map(|stored| stored.revision);
-            if next == before
-                && let Some(found) = found
-            {
-                return Ok(Ok(Some(found)));
-            }
-            let record = Record::Overrides(Arc::new(OverridesRecord {
-                nonce: nonce()?,
-                ..next
-            }));
-            let write = Write {
-                key: Key::Overrides,
-                expect: found.map_or(Expect::Absent, Expect::At),
-                value: Some(record.clone()),
-            };
-            match persistent(self.store, write).await {
-                WriteOutcome::Done(revision) => return Ok(Ok(Some(revision))),
-                // An earlier try of this very write.
-                WriteOutcome::Conflict(Some(found)) if found.record == record => {
-                    return Ok(Ok(Some(found.revision)));
-                }
-                WriteOutcome::Conflict(_) => records = Records::read(self.store).await?,
-                WriteOutcome::Failed(error) => return Err(of_core(&error).into()),
-            }
         }
-        Err(busy())
+        let found = records.overrides.as_ref().map(|stored| stored.revision);
+        if next == before
+            && let Some(revision) = found
+        {
+            return Ok(Ok(Entered { before, revision }));
+        }
+        let record = Record::Overrides(Arc::new(OverridesRecord {
+            nonce: nonce()?,
+            ..next
+        }));
+        let write = Write {
+            key: Key::Overrides,
+            expect: found.map_or(Expect::Absent, Expect::At),
+            value: Some(record.clone()),
+        };
+        let revision = match persistent_one(store, write).await {
+            WriteOutcome::Done(revision) => revision,
+            // An earlier try of this very write.
+            WriteOutcome::Conflict(Some(found)) if found.record == record => found.revision,
+            WriteOutcome::Conflict(_) => {
+                records = Records::read(store).await?;
+                continue;
+            }
+            WriteOutcome::Failed(error) => return Err(of_core(&error).into()),
+        };
+        return Ok(Ok(Entered { before, revision }));
     }
+    Err(busy())
 }
 
 pub(super) fn busy() -> Error {

@@ -9,6 +9,8 @@ use parti_core::record::{Record, Request, SessionStatus};
 use super::*;
 use crate::inspect::tests::{Desk, partition, worker};
 
+mod force;
+
 const SILENCE: Duration = Duration::from_secs(10);
 
 async fn change(desk: &Desk, id: &str, next: u64, rules: Rules) -> Change {
@@ -19,7 +21,8 @@ async fn change(desk: &Desk, id: &str, next: u64, rules: Rules) -> Change {
         .apply(planned, rules, &reason())
         .await
         .expect("writable");
-    applied.into_iter().next().expect("one")
+    assert_eq!(applied.left_paused, []);
+    applied.changes.into_iter().next().expect("one")
 }
 
 fn reason() -> Reason {
@@ -51,9 +54,10 @@ fn a_reason_is_one_plain_line_of_somebody() {
     }
 }
 
+/// By force at once: owners are not asked.
 fn rules(force: bool, back: bool) -> Rules {
     Rules {
-        force,
+        force: force.then_some(Duration::ZERO),
         back,
         unknown: false,
     }
@@ -139,7 +143,7 @@ async fn whoever_commits_meanwhile_is_overtaken_only_by_force() {
         } else {
             Verdict::Served
         };
-        assert_eq!(applied[0].verdict, expected);
+        assert_eq!(applied.changes[0].verdict, expected);
     }
     let seen = desk.seen().await;
     assert_eq!(

@@ -8,6 +8,7 @@
 //! A [`Source`] is anything that is read by partition and offset: implement it for a log of your
 //! own. What is behind one durable consumer for many partitions has a transport of its own.
 
+mod headers;
 #[cfg(feature = "nats")]
 pub mod jetstream;
 #[cfg(feature = "sqlite")]
@@ -22,6 +23,7 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use futures_util::stream::BoxStream;
 
+pub use headers::Headers;
 #[cfg(feature = "nats")]
 pub use jetstream::JetStream;
 pub use memory::MemoryLog;
@@ -84,7 +86,7 @@ pub struct Record {
     /// Its key, if it has one.
     pub key: Option<Bytes>,
     /// Its headers, in order.
-    pub headers: Vec<(String, Bytes)>,
+    pub headers: Headers,
     /// What it carries.
     pub payload: Bytes,
     /// When it was appended, in milliseconds since the Unix epoch.

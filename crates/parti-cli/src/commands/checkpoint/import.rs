@@ -12,6 +12,7 @@ use super::formats::{self, Entry, Found};
 use crate::exit::{CODES, Failure};
 use crate::flags::{ChangeFlags, GroupFlags, OutputFlags, SourceFlags};
 use crate::places;
+use crate::show::plain;
 
 /// Epochs that may have been given out since an export was made: no restored partition hands out
 /// one of them again, so that nobody's fencing tokens repeat.
@@ -84,7 +85,7 @@ pub async fn run(args: Args) -> Result<(), Failure> {
     }
     let manner = Manner {
         rules: Rules {
-            force: args.change.force,
+            force: args.change.force(),
             back: args.allow_back,
             unknown: true,
         },
@@ -109,8 +110,9 @@ fn tell_left_out(found: &Found, subscription: &str) {
     if !found.others.is_empty() {
         let others: Vec<&str> = found.others.iter().map(String::as_str).collect();
         eprintln!(
-            "only cursors of subscription {subscription} are taken; there are others: {}",
-            others.join(", ")
+            "only cursors of subscription {} are taken; there are others: {}",
+            plain(subscription),
+            plain(&others.join(", "))
         );
     }
     if found.ignored > 0 {

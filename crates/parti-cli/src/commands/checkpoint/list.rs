@@ -1,7 +1,7 @@
 //! `parti checkpoint list`
 
 use crate::exit::{CODES, Failure};
-use crate::flags::{GroupFlags, OutputFlags};
+use crate::flags::LookFlags;
 use crate::places;
 use crate::show::show;
 
@@ -12,15 +12,11 @@ use crate::show::show;
 #[command(after_help = CODES)]
 pub struct Args {
     #[command(flatten)]
-    group: GroupFlags,
-    #[command(flatten)]
-    output: OutputFlags,
+    look: LookFlags,
 }
 
 /// Does it.
 pub async fn run(args: Args) -> Result<(), Failure> {
-    let group = places::group(&places::records(&args.group).await?).await?;
-    show(args.output.output, &super::rows(&group), |rows| {
-        super::table(rows)
-    })
+    let (group, output) = places::looked_at(&args.look).await?;
+    show(output, &super::rows(&group), |rows| super::table(rows))
 }

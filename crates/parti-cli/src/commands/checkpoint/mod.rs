@@ -10,14 +10,14 @@ use std::collections::BTreeMap;
 
 use clap::Subcommand;
 use parti::inspect::{Bounds, Group, PartitionView};
-use parti::operate::{Change, Checkpoints, Reason, Rules, Verdict, Wanted};
+use parti::operate::{Applied, Change, Checkpoints, Reason, Rules, Verdict, Wanted};
 use parti::store::GroupStore;
 use parti::{Offset, PartitionId};
 use serde::Serialize;
 
 use crate::exit::Failure;
 use crate::places;
-use crate::show::{Shape, count, show, time};
+use crate::show::{Shape, count, plain, show, time};
 use crate::table::{Cell, Table, or_dash};
 
 mod export;
@@ -167,10 +167,13 @@ async fn carry_out(
     if let Some(refusal) = refusal(store, &planned, "nothing was changed").await? {
         return Err(refusal);
     }
-    let mut changes = planned;
+    let mut applied = Applied {
+        changes: planned,
+        left_paused: Vec::new(),
+    };
     if !manner.dry_run {
-        changes = match checkpoints
-            .apply(changes, manner.rules, &manner.reason)
+        applied = match checkpoints
+            .apply(applied.changes, manner.rules, &manner.reason)
             .await
         {
             Ok(applied) => applied,
@@ -182,6 +185,7 @@ async fn carry_out(
             }
         };
     }
+    let changes = applied.changes;
     show(manner.shape, &changes, |changes| changes_table(changes))?;
     let changed = changes
         .iter()
@@ -191,11 +195,37 @@ async fn carry_out(
         eprintln!("{changed} would change; nothing was written (--dry-run)");
     } else {
         eprintln!("{changed} changed");
+        tell_fenced(&changes);
+    }
+    if !applied.left_paused.is_empty() {
+        let ids: Vec<&str> = applied
+            .left_paused
+            .iter()
+            .map(PartitionId::as_str)
+            .collect();
+        return Err(Failure::failed(format!(
+            "{changed} changed, but nobody has resumed what was paused for it: `parti partition \
+             resume {}` does",
+            ids.join(" ")
+        )));
     }
     // Somebody was faster with some of them.
     match refusal(store, &changes, &format!("{changed} changed")).await? {
         Some(refusal) => Err(refusal),
         None => Ok(()),
+    }
+}
+
+/// Says whose owner had not let go when it was changed.
+fn tell_fenced(changes: &[Change]) {
+    for change in changes {
+        if let (Some(owner), Verdict::Change) = (&change.served_by, &change.verdict) {
+            eprintln!(
+                "partition {}: {} had not let go of it, and is fenced at its next commit",
+                change.partition,
+                plain(owner.as_str())
+            );
+        }
     }
 }
 
@@ -219,7 +249,7 @@ async fn refusal(
         Verdict::Unknown => unknown(partition, &places::group(store).await?),
         Verdict::Served => Failure::refused(format!(
             "partition {partition} is being served by {}; pause it or stop its worker, or give \
-             --force to fence it; {done}{more}",
+             --force to make it let go; {done}{more}",
             or_dash(first.served_by.as_ref())
         )),
         Verdict::Back => Failure::refused(format!(

@@ -15,7 +15,7 @@ const ASK_AT_ONCE: usize = 16;
 /// Go on at the earliest or latest message, at an offset or a time.
 ///
 /// A partition that is being served is refused, unless it is paused or --force is given: then its
-/// owner is fenced, drops what it had, and goes on at the new place under a higher epoch. If one
+/// owner lets go of it, or is fenced, and it goes on at the new place under a higher epoch. If one
 /// partition is refused, none is changed.
 ///
 /// Example: parti checkpoint reset --store sqlite:data/group.db --source log:data --topic orders
@@ -61,7 +61,7 @@ pub async fn run(args: Args) -> Result<(), Failure> {
     let checkpoints = Checkpoints::read(&store).await?;
     let manner = Manner {
         rules: Rules {
-            force: args.change.force,
+            force: args.change.force(),
             back: true,
             unknown: false,
         },

@@ -12,8 +12,8 @@ use crate::places;
 ///
 /// Give the last offset that counts as done (--done), or the one to go on at (--next). With
 /// --source an offset that the log does not have is refused. A partition that is being served is
-/// refused, too, unless it is paused or --force is given: then its owner is fenced, drops what it
-/// had, and goes on at the new place under a higher epoch.
+/// refused, too, unless it is paused or --force is given: then its owner lets go of it, or is
+/// fenced, and it goes on at the new place under a higher epoch.
 ///
 /// Example: parti checkpoint set --store sqlite:data/group.db --source log:data --topic orders
 ///          --group billing --partition 7 --next 4200 --dry-run
@@ -64,7 +64,7 @@ pub async fn run(args: Args) -> Result<(), Failure> {
     }
     let manner = Manner {
         rules: Rules {
-            force: args.change.force,
+            force: args.change.force(),
             back: true,
             unknown: false,
         },

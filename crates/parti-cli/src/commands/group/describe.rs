@@ -4,7 +4,7 @@ use parti::inspect::{Group, Handoff, Plan, RequestView, Stranded, Unreadable, Wo
 use serde::Serialize;
 
 use crate::exit::{CODES, Failure};
-use crate::flags::{GroupFlags, OutputFlags, SourceFlags};
+use crate::flags::LocatedFlags;
 use crate::places;
 use crate::show::{Shape, show};
 use crate::view;
@@ -19,11 +19,7 @@ use crate::view;
 #[command(after_help = CODES)]
 pub struct Args {
     #[command(flatten)]
-    group: GroupFlags,
-    #[command(flatten)]
-    source: SourceFlags,
-    #[command(flatten)]
-    output: OutputFlags,
+    look: LocatedFlags,
 }
 
 /// A group without its partitions.
@@ -47,11 +43,11 @@ struct Described<'a> {
 
 /// Does it.
 pub async fn run(args: Args) -> Result<(), Failure> {
-    let (group, _) = places::located(&args.group, &args.source).await?;
-    if args.output.output == Shape::Table {
+    let (group, output) = places::located_at(&args.look).await?;
+    if output == Shape::Table {
         view::warn_unreadable(&group);
     }
-    show(args.output.output, &described(&group), |_| table(&group))
+    show(output, &described(&group), |_| table(&group))
 }
 
 fn described(group: &Group) -> Described<'_> {

@@ -4,7 +4,7 @@ use parti::PartitionId;
 
 use crate::commands::checkpoint;
 use crate::exit::{CODES, Failure};
-use crate::flags::{self, GroupFlags, OutputFlags, SourceFlags};
+use crate::flags::{self, LocatedFlags};
 use crate::places;
 use crate::show::show;
 use crate::view;
@@ -19,18 +19,14 @@ pub struct Args {
     #[arg(value_name = "ID", value_parser = flags::partition)]
     partition: PartitionId,
     #[command(flatten)]
-    group: GroupFlags,
-    #[command(flatten)]
-    source: SourceFlags,
-    #[command(flatten)]
-    output: OutputFlags,
+    look: LocatedFlags,
 }
 
 /// Does it.
 pub async fn run(args: Args) -> Result<(), Failure> {
-    let (group, _) = places::located(&args.group, &args.source).await?;
+    let (group, output) = places::located_at(&args.look).await?;
     let Some(partition) = group.partition(&args.partition) else {
         return Err(checkpoint::unknown(&args.partition, &group));
     };
-    show(args.output.output, partition, view::partition)
+    show(output, partition, view::partition)
 }

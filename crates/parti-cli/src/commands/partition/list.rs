@@ -34,7 +34,7 @@ pub struct Args {
 
 /// Does it.
 pub async fn run(args: Args) -> Result<(), Failure> {
-    let (group, _) = places::located(&args.group, &args.source).await?;
+    let group = places::located(&args.group, &args.source).await?;
     view::warn_stranded(&group);
     view::warn_unreadable(&group);
     let shown = |partition: &&PartitionView| {

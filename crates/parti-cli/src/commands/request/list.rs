@@ -1,7 +1,7 @@
 //! `parti request list`
 
 use crate::exit::{CODES, Failure};
-use crate::flags::{GroupFlags, OutputFlags};
+use crate::flags::LookFlags;
 use crate::places;
 use crate::show::show;
 use crate::view;
@@ -16,16 +16,13 @@ use crate::view;
 #[command(after_help = CODES)]
 pub struct Args {
     #[command(flatten)]
-    group: GroupFlags,
-    #[command(flatten)]
-    output: OutputFlags,
+    look: LookFlags,
 }
 
 /// Does it.
 pub async fn run(args: Args) -> Result<(), Failure> {
-    let store = places::records(&args.group).await?;
-    let group = places::group(&store).await?;
-    show(args.output.output, &group.requests, |_| {
+    let (group, output) = places::looked_at(&args.look).await?;
+    show(output, &group.requests, |_| {
         view::requests(&group).to_string()
     })
 }

@@ -10,6 +10,7 @@ use parti::source::log::TopicSettings;
 use crate::exit::{CODES, Failure};
 use crate::flags;
 use crate::places;
+use crate::show::plain;
 
 /// Make a topic with a fixed number of partitions.
 ///
@@ -66,9 +67,9 @@ pub async fn run(args: Args) -> Result<(), Failure> {
             let stream = JetStream::create(&url, &settings).await?;
             eprintln!(
                 "stream {} has {}, with the subjects {}",
-                stream.stream(),
+                plain(stream.stream()),
                 count(args.partitions, "partition"),
-                stream.template()
+                plain(&stream.template().to_string())
             );
             return Ok(());
         }
@@ -90,7 +91,7 @@ pub async fn run(args: Args) -> Result<(), Failure> {
         .await?;
     eprintln!(
         "topic {} has {}",
-        topic.name(),
+        plain(topic.name()),
         count(topic.partitions(), "partition")
     );
     Ok(())

@@ -27,7 +27,7 @@ use std::time::Duration;
 
 use anstream::{AutoStream, ColorChoice};
 use futures_util::StreamExt;
-use parti::inspect::{self, Group, Sight};
+use parti::inspect::{self, Group, Pace, Sight};
 use parti::operate::{self, Reason};
 use parti::store::GroupStore;
 use tokio::sync::{mpsc, watch};
@@ -83,7 +83,7 @@ pub async fn run(args: Args) -> Result<(), Failure> {
         ));
     }
     let store = places::records(&args.group).await?;
-    let mut sights = inspect::follow(&store);
+    let mut sights = inspect::follow(&store, Pace::Sparing);
     let group = first(&store, sights.next().await).await?;
     let source = places::opened(&args.source).await?;
     let offsets = source.as_ref().map(|source| match source {

@@ -367,6 +367,7 @@ pub(super) fn error(trouble: Trouble) -> SourceError {
                 "JetStream is not enabled for this server or account; start nats-server with -js, \
                  or enable it for the account",
             ),
+            code::TOO_MANY_REQUESTS => unavailable(refusal.to_string()),
             _ if (400..500).contains(&refusal.code) => rejected(refusal.to_string()),
             _ => unavailable(refusal.to_string()),
         },

@@ -8,10 +8,11 @@ use async_nats::{HeaderMap, HeaderName, HeaderValue};
 use bytes::Bytes;
 use percent_encoding::{AsciiSet, CONTROLS, percent_decode, utf8_percent_encode};
 
-use crate::source::{Offset, Record};
+use crate::source::{Headers, Offset, Record};
 
 /// The header that holds a message's key, percent-encoded where it is not plain text.
 pub(super) const KEY: &str = "Parti-Key";
+const KEY_NAME: HeaderName = HeaderName::from_static(KEY);
 
 /// What a header's value cannot hold as it is. (Spaces at its ends would be trimmed.)
 const UNSAFE: &AsciiSet = &CONTROLS.add(b' ').add(b'%');
@@ -74,27 +75,17 @@ pub(super) fn place(reply: &str) -> Option<Place<'_>> {
     })
 }
 
-/// A message as a handler sees it. Headers are in the order of their names: the client library
-/// does not keep the sender's.
+/// A message as a handler sees it.
 pub(super) fn record(
     offset: u64,
     subject: impl Into<Arc<str>>,
-    headers: Option<&HeaderMap>,
+    headers: Option<HeaderMap>,
     payload: Bytes,
     timestamp_ms: u64,
 ) -> Record {
-    let mut all = Vec::with_capacity(headers.map_or(0, HeaderMap::len));
-    for (name, values) in headers.into_iter().flat_map(HeaderMap::iter) {
-        let name: &str = name.as_ref();
-        for value in values {
-            let value = Bytes::copy_from_slice(value.as_str().as_bytes());
-            all.push((name.to_owned(), value));
-        }
-    }
-    all.sort_by(|(a, _), (b, _)| a.cmp(b));
-    let key = all.iter().find(|(name, _)| name == KEY);
+    let key = headers.as_ref().and_then(|headers| headers.get(KEY_NAME));
     // Nearly all keys are plain text, and copied as they are.
-    let key = key.map(|(_, key)| match Cow::from(percent_decode(key)) {
+    let key = key.map(|key| match Cow::from(percent_decode(key.as_ref())) {
         Cow::Borrowed(key) => Bytes::copy_from_slice(key),
         Cow::Owned(key) => key.into(),
     });
@@ -102,7 +93,7 @@ pub(super) fn record(
         offset: Offset(offset),
         subject: subject.into(),
         key,
-        headers: all,
+        headers: headers.map_or_else(Headers::default, Headers::given),
         payload,
         timestamp_ms,
     }
@@ -148,7 +139,7 @@ mod tests {
         headers.insert(KEY, "customer-7");
         headers.append("Tag", "b");
         headers.append("Tag", "a");
-        let record = record(5, "o.1", Some(&headers), Bytes::from("x"), 1);
+        let record = record(5, "o.1", Some(headers), Bytes::from("x"), 1);
         assert_eq!(record.key.as_deref(), Some(&b"customer-7"[..]));
         let names: Vec<&str> = record.headers.iter().map(|(name, _)| &**name).collect();
         assert_eq!(names, [KEY, "Tag", "Tag", "traceparent"]);
@@ -170,7 +161,7 @@ mod tests {
             assert!(!value.contains(['\r', '\n', ' ', '\0']), "{value:?}");
             let mut headers = HeaderMap::new();
             headers.insert(KEY, value.as_str());
-            let record = record(1, "s", Some(&headers), Bytes::new(), 0);
+            let record = record(1, "s", Some(headers), Bytes::new(), 0);
             assert_eq!(record.key.as_deref(), Some(key));
         }
     }

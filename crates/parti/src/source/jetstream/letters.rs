@@ -14,14 +14,14 @@ use std::time::Duration;
 use async_nats::HeaderMap;
 use bytes::Bytes;
 use parti_core::codec::{self, Template};
-use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::api::{Api, StreamConfig, error, rejected, unavailable};
 use super::delivery::put;
+use super::published::place;
 use super::subjects;
-use crate::nats::link::{Silence, Trouble, answer, code};
-use crate::source::{DeadLetter, SourceError};
+use crate::nats::link::{Silence, Trouble, code};
+use crate::source::{DeadLetter, Offset, SourceError};
 
 /// How long the same letter is known again when it comes once more.
 const KNOWN_AGAIN: Duration = Duration::from_secs(60 * 60);
@@ -116,7 +116,14 @@ impl Letters {
                     )));
                 }
                 Err(trouble) => return Err(error(trouble)),
-                Ok(()) => return Ok(()),
+                Ok(Some(_)) => return Ok(()),
+                // Not kept as far as anybody knows: it comes again, under the same id.
+                Ok(None) => {
+                    return Err(unavailable(
+                        "the stream of the dead letters knows this one's id, and does not say that \
+                         it has it",
+                    ));
+                }
             }
         }
     }
@@ -145,24 +152,19 @@ impl Letters {
     }
 }
 
-/// Publishes, and waits for the stream's word.
-pub(super) async fn publish(
+/// Publishes, and waits for the stream's word: where it is.
+async fn publish(
     api: &Api,
     subject: &str,
     headers: &HeaderMap,
     payload: &Bytes,
-) -> Result<(), Trouble> {
-    #[derive(Deserialize)]
-    struct Stored {
-        #[serde(rename = "stream")]
-        _stream: String,
-    }
+) -> Result<Option<Offset>, Trouble> {
     let answered = api
         .link
         .request_or_forbidden(subject.to_owned(), Some(headers.clone()), payload.clone())
         .await
         .map_err(Trouble::Silence)?;
-    answer::<Stored>(&answered.payload).map(|_| ())
+    place(&answered.payload)
 }
 
 fn headers(api: &Api, group: &str, worker: &str, letter: &DeadLetter) -> HeaderMap {

@@ -39,6 +39,7 @@ mod consumer;
 mod delivery;
 mod letters;
 mod producer;
+mod published;
 mod pull;
 mod read;
 mod reader;
@@ -114,6 +115,11 @@ impl JetStream {
     pub async fn connect(url: &str) -> Result<Self, SourceError> {
         let target = Target::parse(url)?;
         Self::open(Self::link(&target).await?, &target).await
+    }
+
+    /// Whether a URL has the form of a stream's, without asking anybody.
+    pub fn check_url(url: &str) -> Result<(), SourceError> {
+        Target::parse(url).map(drop)
     }
 
     /// Connects to the servers of a URL.

@@ -14,26 +14,28 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use async_nats::{HeaderMap, Message, Subscriber};
+use async_nats::{HeaderMap, Subscriber};
 use bytes::Bytes;
 use futures_util::StreamExt;
-use serde::Deserialize;
 use tokio::time::{Instant, timeout_at};
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::JetStream;
 use super::api::{Api, error, rejected, unavailable};
 use super::delivery::{KEY, key_header, put};
+use super::published::place;
 use super::subjects::subject;
-use crate::nats::link::answer;
 use crate::source::{Offset, PartitionId, SourceError};
 
 /// How many messages may be without an ack, unless said otherwise.
 const WINDOW: usize = 512;
 /// After this time without an ack a message is sent again.
 const AGAIN_AFTER: Duration = Duration::from_secs(3);
-/// How often it is sent before the producer gives up.
+/// How often it is sent without an answer before the producer gives up.
 const TRIES: u32 = 5;
+/// How long a stream may answer that a message is under way. Longer than streams know an id, unless
+/// they are told otherwise: by then they have stored the message, or take it.
+const UNDER_WAY: Duration = Duration::from_secs(150);
 
 /// A message to publish.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -89,6 +91,8 @@ struct Flying {
     index: usize,
     tries: u32,
     again_at: Instant,
+    /// Until when it may be under way.
+    until: Instant,
 }
 
 impl Producer {
@@ -137,19 +141,36 @@ impl Producer {
         while next < ready.len() || !flying.is_empty() {
             if next < ready.len() && flying.len() < self.window {
                 send(&self.stream.api, &ready[next], &inbox, next).await?;
+                let now = Instant::now();
                 flying.push_back(Flying {
                     index: next,
                     tries: 1,
-                    again_at: Instant::now() + AGAIN_AFTER,
+                    again_at: now + AGAIN_AFTER,
+                    until: now + UNDER_WAY,
                 });
                 next += 1;
                 continue;
             }
             match acked(&mut acks, flying.front()).await? {
                 Some((index, result)) => {
-                    if let Some(at) = flying.iter().position(|flying| flying.index == index) {
-                        flying.remove(at);
-                        placed[index] = Some(result?);
+                    let at = flying.iter().position(|flying| flying.index == index);
+                    match (at, result) {
+                        (None, _) => {}
+                        (Some(_), Err(error)) => return Err(error),
+                        (Some(at), Ok(Some(offset))) => {
+                            flying.remove(at);
+                            placed[index] = Some(offset);
+                        }
+                        // The stream is there: it is asked again, when the time has come.
+                        (Some(at), Ok(None)) if Instant::now() < flying[at].until => {
+                            flying[at].tries = 0;
+                        }
+                        (Some(_), Ok(None)) => {
+                            return Err(unavailable(
+                                "the stream knows a message's id and does not say where it is; it \
+                                 may be stored, or not",
+                            ));
+                        }
                     }
                 }
                 None => {
@@ -224,11 +245,14 @@ async fn send(api: &Api, ready: &Ready, inbox: &str, index: usize) -> Result<(),
     sent.await.map_err(|error| rejected(error.to_string()))
 }
 
+/// Where a message is; `None`: the stream does not say.
+type Answer = Result<Option<Offset>, SourceError>;
+
 /// The next ack; `None`: the oldest message is late.
 async fn acked(
     acks: &mut Subscriber,
     oldest: Option<&Flying>,
-) -> Result<Option<(usize, Result<Offset, SourceError>)>, SourceError> {
+) -> Result<Option<(usize, Answer)>, SourceError> {
     let deadline = oldest.map_or_else(Instant::now, |oldest| oldest.again_at);
     loop {
         let Ok(came) = timeout_at(deadline, acks.next()).await else {
@@ -243,16 +267,7 @@ async fn acked(
             if message.status.is_some() {
                 continue;
             }
-            return Ok(Some((index, stored(&message))));
+            return Ok(Some((index, place(&message.payload).map_err(error))));
         }
     }
-}
-
-fn stored(message: &Message) -> Result<Offset, SourceError> {
-    #[derive(Deserialize)]
-    struct Stored {
-        seq: u64,
-    }
-    let stored: Stored = answer(&message.payload).map_err(error)?;
-    Ok(Offset(stored.seq))
 }

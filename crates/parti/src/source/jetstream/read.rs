@@ -219,7 +219,7 @@ fn stored(message: StreamMessage) -> Record {
     record(
         message.sequence,
         message.subject.as_str(),
-        Some(&message.headers),
+        Some(message.headers),
         message.payload,
         time,
     )

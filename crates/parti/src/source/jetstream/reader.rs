@@ -278,7 +278,7 @@ impl Reader {
         let Message {
             headers, payload, ..
         } = delivery;
-        let record = record(offset, subject, headers.as_ref(), payload, timestamp_ms);
+        let record = record(offset, subject, headers, payload, timestamp_ms);
         found.push(&partition, record);
         Some(!full && offset < wanted.upto && !found.is_enough(usize::MAX))
     }

@@ -15,7 +15,7 @@ use std::sync::Arc;
 use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
 
 use super::NewRecord;
-use crate::source::Record;
+use crate::source::{Headers, Record};
 
 /// A block that has reached this size takes no more messages. It is what a message that somebody
 /// keeps may hold in memory beside itself, and what a read of one message costs.
@@ -199,9 +199,9 @@ impl Messages {
             subject: topic.clone(),
             key: parts.key.map(|(begin, end)| self.body.slice(begin..end)),
             headers: if headers.is_empty() {
-                Vec::new()
+                Headers::default()
             } else {
-                decode(&headers)?
+                decode(&headers)?.into()
             },
             payload: self.body.slice(parts.payload.0..parts.payload.1),
             timestamp_ms: at_ms,
@@ -272,7 +272,7 @@ mod tests {
             let got = messages.take(&topic, 5).expect("there");
             assert_eq!((got.offset, got.timestamp_ms), (Offset(offset), 5));
             assert_eq!(got.key, record.key);
-            assert_eq!(got.headers, record.headers);
+            assert_eq!(*got.headers, record.headers);
             assert_eq!(got.payload, record.payload);
         }
         assert!(messages.is_empty());

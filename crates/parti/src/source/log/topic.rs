@@ -406,7 +406,7 @@ impl Source for Topic {
     async fn dead_letter(&self, letter: DeadLetter) -> Result<(), SourceError> {
         let number = self.parse(&letter.partition)?;
         let letters = self.letters().await?;
-        let mut headers = letter.record.headers;
+        let mut headers = Vec::from(letter.record.headers);
         let about = [
             ("parti-topic", self.inner.topic.to_string()),
             ("parti-partition", letter.partition.to_string()),

@@ -1,0 +1,143 @@
+//! Checkpoints that change though somebody serves their partitions.
+//!
+//! ```text
+//!   served ──▶ pause ──▶ its owner lets go ──▶ compare-and-set on a record that nobody owns ──▶ resume
+//!                │                                                                                ▲
+//!                └── it does not in time ──▶ compare-and-set all the same: it is fenced ──────────┘
+//! ```
+//!
+//! Why not simply write over the owner: it would find out at its next commit, and while nothing
+//! arrives it has none. A pause reaches it wherever it is, and lets it finish what it handles just
+//! now. That nobody owns the partition is no belief: the compare-and-set is on that very record, so
+//! whoever takes it next, for whatever reason, begins at the new place.
+//!
+//! Whoever is killed half way leaves partitions paused. The group's history then says by whom, and
+//! that it was for this.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use parti_core::ids::PartitionId;
+use tokio::time::{Instant, timeout_at};
+
+use super::checkpoint::{Fence, planned};
+use super::pauses::Pauses;
+use super::{Change, Checkpoints, Error, Reason, Rules, Verdict, named};
+use crate::inspect::{Follower, Pace, Records};
+
+impl Checkpoints {
+    /// Changes what is at these places, once owners have let go of it, or after `patience`. Answers
+    /// which partitions may be left paused.
+    pub(super) async fn force(
+        &self,
+        places: Vec<usize>,
+        rules: Rules,
+        patience: Duration,
+        reason: &Reason,
+        done: &mut [Change],
+    ) -> Result<Vec<PartitionId>, Error> {
+        let (mut waiting, free): (Vec<usize>, Vec<usize>) = places
+            .into_iter()
+            .partition(|place| done[*place].served_by.is_some());
+        self.write(free.clone(), rules, Fence::Never, reason, done)
+            .await?;
+        // Somebody has taken some of them meanwhile.
+        waiting.extend(free.into_iter().filter(|place| is_served(&done[*place])));
+        if waiting.is_empty() {
+            return Ok(Vec::new());
+        }
+        let mut follower = Follower::new(self.store.watch_all(), Pace::Close);
+        let mut forcing = Forcing {
+            checkpoints: self,
+            rules,
+            reason,
+            waiting,
+            over: BTreeSet::new(),
+            pauses: Pauses::new(&self.store, reason),
+            done,
+        };
+        let changed = forcing.change(&mut follower, patience).await;
+        let left = forcing.pauses.end(&mut follower, patience).await;
+        match changed {
+            Err(error) if !left.is_empty() => {
+                let left: Vec<String> = left.iter().map(ToString::to_string).collect();
+                Err(Error::Unfinished(format!(
+                    "{error}; partition {} may be left paused: resume it (`parti partition resume`)",
+                    named(&left)
+                )))
+            }
+            changed => changed.map(|()| left),
+        }
+    }
+}
+
+fn is_served(change: &Change) -> bool {
+    change.verdict == Verdict::Served
+}
+
+/// Changes that wait for owners.
+struct Forcing<'a> {
+    checkpoints: &'a Checkpoints,
+    rules: Rules,
+    reason: &'a Reason,
+    /// Those not yet changed.
+    waiting: Vec<usize>,
+    /// Those that are, or that cannot be.
+    over: BTreeSet<PartitionId>,
+    pauses: Pauses<'a>,
+    done: &'a mut [Change],
+}
+
+impl Forcing<'_> {
+    async fn change(&mut self, follower: &mut Follower, patience: Duration) -> Result<(), Error> {
+        let deadline = Instant::now() + patience;
+        let mut is_asked = false;
+        let is_open = |own: &Self| !own.waiting.is_empty() || own.pauses.holds(&own.over);
+        while is_open(self) && Instant::now() < deadline {
+            let records = match timeout_at(deadline, follower.next(Records::clone)).await {
+                Ok(Some(Ok(records))) => records,
+                // The store is not heard for a while.
+                Ok(Some(Err(_))) => continue,
+                Ok(None) | Err(_) => break,
+            };
+            if !std::mem::replace(&mut is_asked, true) {
+                let all = self.partitions(&self.waiting);
+                self.pauses.pause(all, &records).await?;
+            }
+            self.attempt(&records, Fence::Never).await?;
+        }
+        // Whoever has not let go by now is fenced.
+        if !self.waiting.is_empty() {
+            let records = Records::read(&self.checkpoints.store).await?;
+            self.attempt(&records, Fence::Always).await?;
+        }
+        Ok(())
+    }
+
+    /// Changes what may be changed now, and resumes it.
+    async fn attempt(&mut self, records: &Records, fence: Fence) -> Result<(), Error> {
+        let before = std::mem::take(&mut self.waiting);
+        let wanted = before.iter().map(|place| self.done[*place].wanted.clone());
+        let now = planned(records, wanted.collect(), self.rules, fence);
+        for (place, change) in before.iter().zip(now) {
+            self.done[*place] = change;
+        }
+        let may = |place: &usize| self.done[*place].verdict == Verdict::Change;
+        let free: Vec<usize> = before.iter().copied().filter(may).collect();
+        (self.checkpoints)
+            .write(free, self.rules, fence, self.reason, self.done)
+            .await?;
+        let (waiting, over): (Vec<usize>, Vec<usize>) = before
+            .into_iter()
+            .partition(|place| is_served(&self.done[*place]));
+        self.waiting = waiting;
+        self.over.extend(self.partitions(&over));
+        self.pauses.look(records);
+        self.pauses.resume(&self.over).await
+    }
+
+    fn partitions(&self, places: &[usize]) -> BTreeSet<PartitionId> {
+        let id = |place: &usize| self.done[*place].partition.clone();
+        places.iter().map(id).collect()
+    }
+}

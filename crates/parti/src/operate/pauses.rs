@@ -1,0 +1,227 @@
+//! Partitions that are paused for the time of a change, and resumed after it.
+//!
+//! ```text
+//!   paused by others already ──▶ left alone, before and after
+//!   else: pause ──▶ ours ── done, and changed ──▶ resume, unless others want it paused by now, too
+//! ```
+//!
+//! A leader that still carries out a pause would tell that it was taken back: so its word that it is
+//! done is waited for, while there is time. A leader carries out requests in the order in which they were made. So a resume that follows is
+//! the end of a pause also where nobody has carried out that pause yet.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use parti_core::ids::{PartitionId, Revision};
+use parti_core::key::Key;
+use parti_core::record::{EventKind, Outcome, Record, Request, RequestRecord};
+
+use super::request::{answer, enter, put, record, within};
+use super::{Error, Reason, history, named};
+use crate::inspect::{Follower, Records};
+use crate::store::GroupStore;
+
+/// Why a partition is paused, for whoever finds it so.
+const PAUSED: &str = "for a forced change of its checkpoint";
+/// Why it is resumed.
+const RESUMED: &str = "after a forced change of its checkpoint";
+
+/// What was paused here, and how far that is.
+pub(super) struct Pauses<'a> {
+    store: &'a GroupStore,
+    reason: &'a Reason,
+    is_leaderless: bool,
+    /// Paused by this, and not yet asked to be resumed.
+    ours: BTreeSet<PartitionId>,
+    /// Asked to be resumed.
+    resuming: BTreeSet<PartitionId>,
+    /// Others want these paused, too.
+    of_others: BTreeSet<PartitionId>,
+    /// Requests that say nothing new: those that were there before, and ours that are done.
+    known: BTreeSet<Key>,
+    /// Our requests to pause: where each was written, and for what.
+    asked: BTreeMap<Key, (Revision, PartitionId)>,
+    /// Whether a leader has looked at one of those.
+    is_led: bool,
+    /// The newest request that was seen.
+    newest: Revision,
+    /// Our newest request to resume.
+    last: Option<(Key, Request)>,
+}
+
+impl<'a> Pauses<'a> {
+    /// None yet.
+    pub fn new(store: &'a GroupStore, reason: &'a Reason) -> Self {
+        Self {
+            store,
+            reason,
+            is_leaderless: false,
+            ours: BTreeSet::new(),
+            resuming: BTreeSet::new(),
+            of_others: BTreeSet::new(),
+            known: BTreeSet::new(),
+            asked: BTreeMap::new(),
+            is_led: false,
+            newest: Revision(0),
+            last: None,
+        }
+    }
+
+    /// Pauses those that nobody else has paused, or is about to.
+    pub async fn pause(
+        &mut self,
+        partitions: BTreeSet<PartitionId>,
+        records: &Records,
+    ) -> Result<(), Error> {
+        let under_way = pauses(records).filter(|(_, _, record)| !record.outcome.is_final());
+        let of_others: BTreeSet<&PartitionId> = under_way
+            .map(|(_, partition, _)| partition)
+            .chain(records.paused())
+            .collect();
+        let wanted = partitions.into_iter().filter(|id| !of_others.contains(id));
+        let wanted: BTreeSet<PartitionId> = wanted.collect();
+        if wanted.is_empty() || records.is_closed() {
+            return Ok(());
+        }
+        let pause = |partition| Request::Pause { partition };
+        let requests: Vec<Request> = wanted.iter().cloned().map(pause).collect();
+        let identity = records.identity();
+        self.is_leaderless = identity.is_some_and(|group| group.coordination == "leaderless");
+        if self.is_leaderless {
+            // What cannot be paused is fenced in the end.
+            if let Ok(entered) = enter(self.store, records.clone(), &requests).await? {
+                let ours = wanted.into_iter().filter(|id| !entered.before.pauses(id));
+                self.ours = ours.collect();
+                self.tell("pause", PAUSED, "under way", &self.ours).await;
+            }
+            return Ok(());
+        }
+        let known = records.requests.iter().map(|stored| stored.key.clone());
+        self.known = known.collect();
+        // Also if not all of it can be written: some of them may be paused by it.
+        self.ours = wanted.clone();
+        let asked = self.ask(requests, PAUSED).await?.into_iter().zip(wanted);
+        self.asked = asked
+            .map(|((key, revision), partition)| (key, (revision, partition)))
+            .collect();
+        Ok(())
+    }
+
+    /// Takes note of what the leader and others did about it.
+    pub fn look(&mut self, records: &Records) {
+        let mut under_way = BTreeSet::new();
+        for (key, partition, record) in pauses(records) {
+            if self.asked.contains_key(key) {
+                self.is_led |= record.outcome != Outcome::Open;
+                if !record.outcome.is_final() {
+                    under_way.insert(key);
+                }
+            } else if !self.known.contains(key)
+                && !matches!(record.outcome, Outcome::Refused { .. })
+            {
+                self.of_others.insert(partition.clone());
+            }
+        }
+        let seen = records.requests.iter().map(|stored| stored.revision);
+        self.newest = seen.max().unwrap_or(self.newest).max(self.newest);
+        // A leader keeps only so many that are done: what is not there any more was one of them.
+        let newest = self.newest;
+        let is_done = |key: &Key, (written, _): &mut (Revision, PartitionId)| {
+            *written <= newest && !under_way.contains(key)
+        };
+        let done = self.asked.extract_if(.., is_done);
+        self.known.extend(done.map(|(key, _)| key));
+        let paused = records.paused();
+        self.is_led |= paused.iter().any(|id| self.ours.contains(id));
+    }
+
+    /// Whether one of these is paused by this, and not yet asked to be resumed.
+    pub fn holds(&self, partitions: &BTreeSet<PartitionId>) -> bool {
+        !self.ours.is_disjoint(partitions)
+    }
+
+    /// Resumes those of these that only this has paused, and whose pause is done.
+    pub async fn resume(&mut self, partitions: &BTreeSet<PartitionId>) -> Result<(), Error> {
+        self.ours.retain(|id| !self.of_others.contains(id));
+        let open: BTreeSet<&PartitionId> = self.asked.values().map(|(_, id)| id).collect();
+        let these = self.ours.intersection(partitions);
+        let these = these.filter(|id| !open.contains(id)).cloned();
+        let these: BTreeSet<PartitionId> = these.collect();
+        let resume = |partition| Request::Resume { partition };
+        let requests: Vec<Request> = these.iter().cloned().map(resume).collect();
+        let Some(last) = requests.last().cloned() else {
+            return Ok(());
+        };
+        if self.is_leaderless {
+            let records = Records::read(self.store).await?;
+            enter(self.store, records, &requests)
+                .await?
+                .map_err(Error::Refused)?;
+            self.tell("resume", RESUMED, "done", &these).await;
+        } else {
+            let keys = self.ask(requests, RESUMED).await?;
+            self.last = keys.into_iter().last().map(|(key, _)| (key, last));
+            self.resuming.extend(these.iter().cloned());
+        }
+        self.ours.retain(|id| !these.contains(id));
+        Ok(())
+    }
+
+    /// Resumes what is left, and waits until all is. Answers what is not known to be.
+    pub async fn end(mut self, follower: &mut Follower, patience: Duration) -> Vec<PartitionId> {
+        let rest = self.ours.clone();
+        self.asked.clear();
+        if let Err(error) = self.resume(&rest).await {
+            let group = self.store.group();
+            tracing::warn!(group, %error, "partitions that were paused are not resumed");
+        }
+        let mut left = self.ours;
+        // Where nobody carries out requests, nothing was paused, and nothing comes of waiting.
+        if let Some((key, what)) = self.last.filter(|_| self.is_led) {
+            let outcome = within(patience, answer(follower, &key, &what)).await;
+            if !outcome.is_ok_and(|outcome| outcome.is_final()) {
+                left.extend(self.resuming);
+            }
+        }
+        left.into_iter().collect()
+    }
+
+    async fn ask(&self, requests: Vec<Request>, why: &str) -> Result<Vec<(Key, Revision)>, Error> {
+        let reason = Reason {
+            by: self.reason.by.clone(),
+            why: self.because(why),
+        };
+        let asked = requests.into_iter().map(|one| record(one, &reason));
+        put(self.store, asked.collect::<Result<_, _>>()?).await
+    }
+
+    /// Without a leader nobody else tells the history.
+    async fn tell(&self, verb: &str, why: &str, so: &str, which: &BTreeSet<PartitionId>) {
+        let ids: Vec<String> = which.iter().map(ToString::to_string).collect();
+        if !ids.is_empty() {
+            let (by, why, ids) = (&self.reason.by, self.because(why), named(&ids));
+            let line = format!("{by} asked to {verb} partition {ids} ({why}): {so}");
+            history::tell(self.store, EventKind::Request, by, line).await;
+        }
+    }
+
+    fn because(&self, why: &str) -> String {
+        match self.reason.why.as_str() {
+            "" => why.to_owned(),
+            given => format!("{why}: {given}"),
+        }
+    }
+}
+
+/// Every request to pause a partition.
+fn pauses(records: &Records) -> impl Iterator<Item = (&Key, &PartitionId, &RequestRecord)> {
+    records.requests.iter().filter_map(|stored| {
+        let Record::Request(record) = &stored.record else {
+            return None;
+        };
+        match &record.request {
+            Request::Pause { partition } => Some((&stored.key, partition, record.as_ref())),
+            _ => None,
+        }
+    })
+}

@@ -1,0 +1,236 @@
+//! Forced changes, with owners and leaders that a test plays.
+
+use parti_core::record::{Outcome, RequestRecord};
+
+use super::*;
+
+/// Partitions 0 and 1 of one worker that lives.
+async fn served(coordination: &str) -> (Desk, Incarnation) {
+    let desk = Desk::new();
+    desk.group_of(coordination).await;
+    let life = desk.session("worker-0", SessionStatus::Live).await;
+    desk.owned("0", Some(("worker-0", life)), Some(9)).await;
+    desk.owned("1", Some(("worker-0", life)), Some(9)).await;
+    (desk, life)
+}
+
+fn forced() -> Rules {
+    Rules {
+        force: Some(Duration::from_secs(30)),
+        back: true,
+        unknown: false,
+    }
+}
+
+async fn apply(desk: &Desk, ids: &[&str]) -> Applied {
+    let checkpoints = Checkpoints::read(&desk.store).await.expect("readable");
+    let wanted = ids.iter().map(|id| Wanted::at(partition(id), Offset(5)));
+    let planned = checkpoints.plan(wanted.collect(), forced());
+    let applied = checkpoints.apply(planned, forced(), &reason()).await;
+    applied.expect("writable")
+}
+
+async fn paused(desk: &Desk) -> Vec<String> {
+    let seen = desk.seen().await;
+    let paused = seen.partitions.iter().filter(|one| one.paused);
+    paused.map(|one| one.id.to_string()).collect()
+}
+
+async fn until_paused(desk: &Desk, ids: &[&str]) {
+    while paused(desk).await != ids {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+}
+
+/// The lines of the history, in order.
+async fn told(desk: &Desk) -> Vec<String> {
+    let history = desk.seen().await.history;
+    history.into_iter().map(|line| line.text).collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_owner_lets_go_before_its_checkpoint_changes() {
+    let (desk, _) = served("leaderless").await;
+    let letting_go = async {
+        until_paused(&desk, &["0", "1"]).await;
+        // Its last commit comes with the release, and counts.
+        desk.owned("0", None, Some(20)).await;
+        until_paused(&desk, &["1"]).await;
+        desk.owned("1", None, Some(20)).await;
+    };
+    let (applied, ()) = tokio::join!(apply(&desk, &["0", "1"]), letting_go);
+    assert_eq!(applied.left_paused, []);
+    for change in &applied.changes {
+        assert_eq!(
+            (&change.verdict, &change.served_by),
+            (&Verdict::Change, &None)
+        );
+        assert_eq!(
+            change.before.map(|before| before.next_offset),
+            Some(Offset(21))
+        );
+    }
+    let why = "forced change of its checkpoint: to see";
+    assert_eq!(
+        told(&desk).await,
+        [
+            format!("alice asked to pause partition 0, 1 (for a {why}): under way"),
+            "alice set the checkpoint of 0 from 21 to 5 (to see): done".into(),
+            format!("alice asked to resume partition 0 (after a {why}): done"),
+            "alice set the checkpoint of 1 from 21 to 5 (to see): done".into(),
+            format!("alice asked to resume partition 1 (after a {why}): done"),
+        ]
+    );
+    assert_eq!(paused(&desk).await, [""; 0]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_owner_that_does_not_let_go_is_fenced_and_named() {
+    let (desk, _) = served("leaderless").await;
+    let applied = apply(&desk, &["0"]).await;
+    let change = &applied.changes[0];
+    assert_eq!(change.verdict, Verdict::Change);
+    assert_eq!(change.served_by, Some(worker("worker-0")));
+    let seen = desk.seen().await;
+    let now = seen.partition(&partition("0")).expect("there");
+    assert_eq!((now.epoch, &now.owner), (Epoch(4), &None));
+    assert_eq!(paused(&desk).await, [""; 0]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_others_have_paused_stays_paused() {
+    let (desk, _) = served("leaderless").await;
+    desk.decide(|overrides| overrides.pause(&partition("0")))
+        .await;
+    let letting_go = async {
+        until_paused(&desk, &["0", "1"]).await;
+        desk.owned("0", None, Some(20)).await;
+        desk.owned("1", None, Some(20)).await;
+    };
+    let (applied, ()) = tokio::join!(apply(&desk, &["0", "1"]), letting_go);
+    assert_eq!(applied.changes[0].served_by, None);
+    assert_eq!(paused(&desk).await, ["0"]);
+}
+
+/// Carries out requests as a leader does, and lets go of what is paused.
+async fn lead(desk: &Desk, requests: usize) {
+    let mut done = 0;
+    while done < requests {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+        let mut found = desk.store.list(Prefix::Requests).await.expect("readable");
+        found.sort_by_key(|stored| stored.revision);
+        for stored in found {
+            let Record::Request(record) = &stored.record else {
+                continue;
+            };
+            if record.outcome != Outcome::Open {
+                continue;
+            }
+            match &record.request {
+                Request::Pause { partition } => {
+                    desk.decide(|overrides| overrides.pause(partition)).await;
+                    desk.owned(partition.as_str(), None, Some(20)).await;
+                }
+                Request::Resume { partition } => {
+                    desk.decide(|overrides| overrides.resume(partition)).await;
+                }
+                other => panic!("nobody asked for {other}"),
+            }
+            let mut answer = (**record).clone();
+            answer.outcome = Outcome::Done;
+            desk.put(stored.key.clone(), Record::Request(answer.into()))
+                .await;
+            done += 1;
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_leader_is_asked_to_pause_and_to_resume() {
+    let (desk, _) = served("leader").await;
+    let (applied, ()) = tokio::join!(apply(&desk, &["0", "1"]), lead(&desk, 4));
+    assert_eq!(applied.left_paused, []);
+    assert!(applied.changes.iter().all(|one| one.served_by.is_none()));
+    assert_eq!(paused(&desk).await, [""; 0]);
+    let found = desk.store.list(Prefix::Requests).await.expect("readable");
+    let whys = found.iter().filter_map(|stored| match &stored.record {
+        Record::Request(record) => Some((record.request.to_string(), record.why.clone())),
+        _ => None,
+    });
+    let mut whys: Vec<(String, String)> = whys.collect();
+    whys.sort();
+    assert_eq!(
+        whys[0],
+        (
+            "pause partition 0".into(),
+            "for a forced change of its checkpoint: to see".into()
+        )
+    );
+}
+
+/// A leader that comes to its end with a pause only later is not told to take it back before.
+#[tokio::test(start_paused = true)]
+async fn a_pause_is_done_before_it_is_taken_back() {
+    let (desk, _) = served("leader").await;
+    let leading = async {
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        desk.owned("0", None, Some(20)).await;
+        // It could be changed by now; its leader is not done with the pause.
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        let seen = desk.seen().await;
+        let changed = seen.partition(&partition("0")).expect("there");
+        assert_eq!(changed.next_offset, Some(Offset(5)));
+        let asked = |text: &str| seen.requests.iter().filter(|one| one.text == text).count();
+        assert_eq!(asked("pause partition 0"), 1);
+        assert_eq!(asked("resume partition 0"), 0, "not yet");
+        let (key, mut request) = open_request(&desk).await;
+        request.outcome = Outcome::Done;
+        desk.put(key, Record::Request(request.into())).await;
+        lead(&desk, 1).await;
+    };
+    let (applied, ()) = tokio::join!(apply(&desk, &["0"]), leading);
+    assert_eq!(applied.left_paused, []);
+    assert_eq!(applied.changes[0].served_by, None);
+}
+
+async fn open_request(desk: &Desk) -> (Key, RequestRecord) {
+    let found = desk.store.list(Prefix::Requests).await.expect("readable");
+    let open = found.iter().find_map(|stored| match &stored.record {
+        Record::Request(record) if record.outcome == Outcome::Open => {
+            Some((stored.key.clone(), (**record).clone()))
+        }
+        _ => None,
+    });
+    open.expect("an open request")
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_others_want_paused_meanwhile_stays_paused() {
+    let (desk, _) = served("leader").await;
+    let leading = async {
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        let (_, mut request) = open_request(&desk).await;
+        (request.by, request.why) = ("bob".into(), "lunch".into());
+        let key = Key::Request("bobs".into());
+        desk.put(key, Record::Request(request.into())).await;
+        lead(&desk, 2).await;
+    };
+    let (applied, ()) = tokio::join!(apply(&desk, &["0"]), leading);
+    assert_eq!(applied.left_paused, []);
+    assert_eq!(applied.changes[0].served_by, None);
+    assert_eq!(desk.seen().await.requests, [], "nobody asks to resume it");
+    assert_eq!(paused(&desk).await, ["0"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn where_nobody_leads_the_pause_and_its_end_are_left_in_order() {
+    let (desk, _) = served("leader").await;
+    let began = tokio::time::Instant::now();
+    let applied = apply(&desk, &["0"]).await;
+    assert!(began.elapsed() < 2 * Duration::from_secs(30), "once");
+    assert_eq!(applied.changes[0].served_by, Some(worker("worker-0")));
+    assert_eq!(applied.left_paused, [], "nobody has paused it");
+    let requests = desk.seen().await.requests;
+    let asked: Vec<&str> = requests.iter().map(|one| one.text.as_str()).collect();
+    assert_eq!(asked, ["pause partition 0", "resume partition 0"]);
+}
