@@ -2,6 +2,7 @@
 
 import json
 import random
+import re
 import resource
 import selectors
 import socket
@@ -9,6 +10,7 @@ import sys
 import time
 import unittest
 from collections import Counter
+from pathlib import Path
 from urllib.parse import urlsplit
 
 from scene import PATIENCE, ROOT, Case, until
@@ -173,6 +175,32 @@ class Crowd(Case):
         self.produce(40)
         # They are let go, though none of them hangs up: others get their places.
         until("a stream is free again", lambda: self.status(LIVE) == 200)
+        self.assert_undisturbed(consumer, 40)
+
+    def memory(self):
+        """The most memory that the service ever had, in MB."""
+        status = Path(f"/proc/{self.served.process.child.pid}/status").read_text()
+        return int(re.search(r"VmHWM:\s+(\d+) kB", status)[1]) / 1024
+
+    def test_who_never_reads_its_messages_takes_little_memory(self):
+        allow_files(CROWD)
+        consumer = self.consumer()
+        self.served.make_group("large", "large", 1)
+        payload = "x" * 900_000
+        for _ in range(12):
+            self.ask("POST", "/v1/topics/large/messages", {"messages": [{"payload": payload}]})
+        before = self.memory()
+        words = (b"GET /v1/topics/large/partitions/0/messages?limit=1000 HTTP/1.1\r\n"
+                 b"host: localhost\r\n\r\n")
+        # Each could have all of it: 11 MB, of which the system's buffers take the least part.
+        deaf = [self.connect(window=4096) for _ in range(200)]
+        for connection in deaf:
+            connection.sendall(words)
+        self.assertEqual({heard(connection) for connection in deaf} - {200, 503}, set())
+        grew = self.memory() - before
+        print(f"200 deaf readers: {grew:.0f} MB more at the most", file=sys.stderr)
+        self.assertLess(grew, 200, "64 MiB of answers, and what is read for some of them")
+        self.produce(40)
         self.assert_undisturbed(consumer, 40)
 
     def test_nonsense(self):

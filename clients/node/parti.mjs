@@ -8,7 +8,12 @@
 // side by side. What it returns from is done, and is committed in batches. When a partition is to
 // move, the message under way is finished and committed first. Several instances of the service are
 // one url with commas: when one is gone, the session goes on at the next, after what is handled. When
-// the session is gone, it registers again, and nothing old is committed.
+// the session is gone, it registers again, and nothing old is committed. While the service has trouble
+// (5xx), it is tried again later. An operator who evicts it for good ends it with an error.
+//
+// A heartbeat goes out three times in a TTL. Answers are the lease: without one for nearly a TTL,
+// nothing is handled. A handler that keeps the thread for itself keeps heartbeats from going out, too:
+// after a TTL others get what it has.
 
 /** The service did not do it. */
 export class PartiError extends Error {
@@ -151,30 +156,49 @@ class Session {
     this.tell = options.onEvent ?? (() => {});
     this.held = new Map();
     this.left = new Map();
-    this.lease = 0;
+    // When the last request was sent that the session's instance answered.
+    this.heardAt = 0;
+    this.nextBeat = 0;
   }
 
-  call(method, what, body) {
+  async call(method, what, body) {
     // An instance that does not answer may be frozen: the session goes on elsewhere meanwhile.
     const ms = Math.max(this.ttl / 2, 1000);
-    return request(this.service.url + this.path + what, method, this.token, body, undefined, ms);
+    const url = this.service.url + this.path + what;
+    const began = performance.now();
+    const answer = await request(url, method, this.token, body, undefined, ms);
+    this.heard(began);
+    return answer;
   }
 
-  /** The service is there: nobody else gets what is held, for nearly a TTL. */
-  heard() {
-    this.lease = Date.now() + this.ttl * 0.8;
+  /** A request was answered that was sent then: from then on, nobody else gets what is held for a
+   * TTL. What the stream says is no such proof: it may have waited here for long. */
+  heard(began) {
+    this.heardAt = Math.max(this.heardAt, began);
   }
 
   /** Waits while others may have what is held: the stream will tell. */
   async mayHandle(signal) {
-    while (Date.now() >= this.lease && !signal.aborted) await pause(100);
+    const lapsed = () => performance.now() >= this.heardAt + this.ttl * 0.8;
+    while (lapsed() && !signal.aborted) await pause(100);
+  }
+
+  /** Says that this process is there; again soon if nobody heard it. */
+  async beat() {
+    if (this.beating || performance.now() < this.nextBeat) return;
+    this.beating = true;
+    const next = performance.now() + this.ttl / 3;
+    // If it is not heard, the stream tells what became of the session.
+    await this.call("POST", "/heartbeat").then(() => (this.nextBeat = next), () => {});
+    this.beating = false;
   }
 
   async run(signal) {
     const { group, token, name = "node", metadata = {} } = this.options;
     const { url } = this.service;
     const sessions = `/v1/groups/${encodeURIComponent(group)}/sessions`;
-    const about = { consumer: name, metadata };
+    const about = { consumer: name, metadata, liveness: "heartbeat" };
+    const began = performance.now();
     const opened = await request(url + sessions, "POST", token, about).catch((error) => {
       if (!(error instanceof PartiError)) this.service.moveOn(url);
       throw error;
@@ -182,13 +206,16 @@ class Session {
     this.path = `${sessions}/${encodeURIComponent(opened.session)}`;
     this.token = opened.token;
     this.ttl = opened.ttl_ms;
-    this.heard();
+    this.heard(began);
     this.tell("registered", { worker: opened.worker });
     const committing = setInterval(() => this.commit().catch(() => {}), 300);
+    const beating = setInterval(() => this.beat(), this.ttl / 12);
+    this.beat();
     try {
       await this.listen(signal);
     } finally {
       clearInterval(committing);
+      clearInterval(beating);
       await Promise.all([...this.held.values()].map((one) => one.stop()));
       if (signal?.aborted) {
         await this.commit().catch(() => {});
@@ -203,22 +230,24 @@ class Session {
       const { url } = this.service;
       // Signs of life come three times in a TTL.
       const limit = within(Math.max(this.ttl * 0.7, 1000), signal);
-      const heard = () => {
-        limit.again();
-        this.heard();
-      };
+      const began = performance.now();
       try {
         const headers = { authorization: `Bearer ${this.token}` };
         const opening = { headers, signal: limit.signal };
         const response = await fetch(`${url}${this.path}/events`, opening);
-        if ([401, 404, 410].includes(response.status)) return;
+        if ([401, 404, 410].includes(response.status)) {
+          const { error } = await response.json().catch(() => ({}));
+          return this.end({ why: error?.message, again: error?.code !== "dismissed" });
+        }
         if (!response.ok) throw new PartiError(response.status);
-        for await (const [event, data] of events(response, heard)) {
-          if (event === "end") return this.tell("end", data);
+        this.heard(began);
+        for await (const [event, data] of events(response, () => limit.again())) {
+          if (event === "end") return this.end(data);
           await this.take(event, data);
         }
       } catch (error) {
         if (signal?.aborted) return;
+        if (error.code === "dismissed") throw error;
         // Wherever the stream is, the session is.
         if (!(error instanceof PartiError)) this.service.moveOn(url);
       } finally {
@@ -226,6 +255,12 @@ class Session {
       }
       await pause(Math.min(this.ttl / 10, 200));
     }
+  }
+
+  end(data) {
+    this.tell("end", data);
+    if (data.again !== false) return;
+    throw new PartiError(410, { code: "dismissed", message: data.why });
   }
 
   async take(event, data) {
@@ -292,7 +327,9 @@ export async function consume(options, handler, signal) {
       await new Session(options, service, handler).run(signal);
     } catch (error) {
       const final = [400, 401, 403, 404, 409];
-      if (error instanceof PartiError && final.includes(error.status)) throw error;
+      const refused = error instanceof PartiError && final.includes(error.status);
+      if (refused || error.code === "dismissed") throw error;
+      if (!signal?.aborted) options.onEvent?.("trouble", { why: String(error) });
     }
     wait = Date.now() - began > 10_000 ? 100 : Math.min(wait * 2, 5000);
     if (!signal?.aborted) await pause(wait);

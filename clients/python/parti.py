@@ -11,9 +11,13 @@ What it does, beside the loop:
     stream ──▶ assigned, revoke, lost ──▶ between two messages: begin, let go, drop
     fetchers ──▶ one long poll for each partition that is held ──▶ messages, in order
     done ──▶ commits in batches; all of it before a partition is let go of
+    beats ──▶ a heartbeat three times in a TTL. Answers are the lease: without one for nearly a TTL
+              (frozen, or cut off), nothing is handled
     instance gone ──▶ the stream is opened at the next one, where the session goes on: partitions
                       come again under the next epoch, and go on after what is handled
     session gone (no sign of life for its TTL) ──▶ registers again; nothing old is committed
+    trouble of the service (5xx) ──▶ tried again later, for as long as it takes
+    evicted for good by an operator ──▶ PartiError, code "dismissed"
 
 Several instances of the service are one URL with commas: "http://a:7070,http://b:7070".
 
@@ -42,6 +46,12 @@ class PartiError(Exception):
     def __init__(self, status, code, message, remedy):
         super().__init__(f"{message}; {remedy}" if remedy else message)
         self.status, self.code, self.remedy = status, code, remedy
+
+    @property
+    def passes(self):
+        """Whether the same may do later: the service has too much to do, or trouble of its own, or
+        what the session was to do is to be done in another one."""
+        return self.status in (408, 410, 421, 429) or self.status >= 500
 
 
 def instance(url):
@@ -211,7 +221,7 @@ class Consumer:
         self._changed = threading.Condition()
         self._closed = False
         self._session = None
-        self._lease = 0.0  # until when messages may be handled without a word of the service
+        self._heard_at = 0.0  # when the last request was sent that the session's instance answered
         self._committed_at = time.monotonic()
 
     # -- its life
@@ -220,6 +230,11 @@ class Consumer:
         for more in reversed(range(len(self.client))):
             try:
                 self._register()
+                break
+            except PartiError as error:
+                if not error.passes:
+                    raise
+                self._again(error)
                 break
             except (OSError, http.client.HTTPException):
                 if not more:
@@ -244,31 +259,53 @@ class Consumer:
         self._drop_all()
 
     def _register(self):
-        body = {"consumer": self.name, "metadata": self.metadata}
+        body = {"consumer": self.name, "metadata": self.metadata, "liveness": "heartbeat"}
         path = f"/v1/groups/{quote(self.group)}/sessions"
-        at = self.client.at
+        at, began = self.client.at, time.monotonic()
         try:
             session = self.client.request("POST", path, body)
         except (OSError, http.client.HTTPException):
             self.client.move_on(at)
             raise
         session["path"] = f"{path}/{quote(session['session'])}"
-        self._session = session
-        self._heard(session)
+        self._session, self._heard_at = session, began
         self._on_event("registered", {"worker": session["worker"]})
-        threading.Thread(target=self._listen, args=(session,), daemon=True).start()
+        for work in (self._listen, self._beat):
+            threading.Thread(target=work, args=(session,), daemon=True).start()
 
-    def _call(self, method, what, body=None):
-        session = self._session
+    def _call(self, method, what, body=None, session=None):
+        session = session or self._session
         # An instance that does not answer may be frozen: the session goes on elsewhere meanwhile.
         timeout = max(session["ttl_ms"] / 2000, 1)
-        path = session["path"] + what
-        return self.client.request(method, path, body, session["token"], timeout)
+        path, began = session["path"] + what, time.monotonic()
+        answered = self.client.request(method, path, body, session["token"], timeout)
+        self._heard(session, began)
+        return answered
 
-    def _heard(self, session):
-        """The service is there: nobody else gets what is held, for nearly a TTL."""
+    def _heard(self, session, began):
+        """A request was answered that was sent then: from then on, nobody else gets what is held
+        for a TTL. What the stream says is no such proof: it may have waited here for long."""
         if session is self._session:
-            self._lease = time.monotonic() + session["ttl_ms"] / 1000 * 0.8
+            self._heard_at = max(self._heard_at, began)
+
+    def _may_handle(self):
+        """Whether what is held is certainly ours: nearly a TTL since the last answer is too long."""
+        session = self._session
+        if session is None:
+            return False
+        return time.monotonic() < self._heard_at + session["ttl_ms"] / 1000 * 0.8
+
+    def _beat(self, session):
+        """Says that this process is there, three times in a TTL. Also if it has just said something
+        else: its connection stays open that way, and has its place when the house is full."""
+        third = session["ttl_ms"] / 3000
+        while not self._closed and session is self._session:
+            began, wait = time.monotonic(), third
+            try:
+                self._call("POST", "/heartbeat", session=session)
+            except (PartiError, OSError, http.client.HTTPException):
+                wait = third / 4  # the stream tells what became of the session
+            time.sleep(max(began + wait - time.monotonic(), 0.01))
 
     # -- what is told
 
@@ -276,7 +313,7 @@ class Consumer:
         """Reads the stream, and opens it again while the session lives."""
         patience = session["ttl_ms"] / 1000
         while not self._closed and session is self._session:
-            at = self.client.at
+            at, began = self.client.at, time.monotonic()
             try:
                 # Signs of life come three times in a TTL.
                 connection = self.client.connect(timeout=max(patience * 0.7, 1))
@@ -285,11 +322,13 @@ class Consumer:
                 response = connection.getresponse()
                 if response.status != 200:
                     answer(response.status, response.read())
+                self._heard(session, began)
                 if self._read(session, response):
                     return
             except PartiError as error:
                 if error.status in (401, 404, 410):
-                    self._tell(session, "end", {"why": str(error)})
+                    again = error.code != "dismissed"
+                    self._tell(session, "end", {"why": str(error), "again": again})
                     return
             except (OSError, http.client.HTTPException):
                 # Wherever the stream is, the session is.
@@ -303,7 +342,6 @@ class Consumer:
             line = response.readline()
             if not line:
                 return False
-            self._heard(session)
             line = line.decode().rstrip("\r\n")
             if line.startswith("event: "):
                 event = line[7:]
@@ -340,7 +378,7 @@ class Consumer:
         with self._changed:
             if self._events:
                 return None
-            if time.monotonic() >= self._lease:
+            if not self._may_handle():
                 # Others may have it by now. The stream will tell.
                 self._changed.wait(0.1)
                 return None
@@ -376,6 +414,10 @@ class Consumer:
                     self._drop(data["partition"])
             elif event == "end":
                 self._on_event("end", data)
+                if data.get("again") is False:
+                    self._drop_all()
+                    self._session = None
+                    raise PartiError(410, "dismissed", data["why"], "")
                 self._again()
                 continue
             if event in ("assigned", "revoke", "lost"):
@@ -423,21 +465,24 @@ class Consumer:
             self._messages.clear()
             self._changed.notify_all()
 
-    def _again(self):
-        """The session is over: everything is lost, and a new one begins."""
+    def _again(self, trouble=None):
+        """There is no session, or it is over: everything is lost, and a new one begins."""
         self._drop_all()
         with self._changed:
             self._events.clear()
             self._session = None
         wait = 0.1
         while not self._closed:
+            if trouble:
+                self._on_event("trouble", {"why": str(trouble)})
+                time.sleep(wait)
+                wait = min(wait * 2, 5)
             try:
                 return self._register()
             except (PartiError, OSError, http.client.HTTPException) as error:
-                if isinstance(error, PartiError) and error.status in (400, 401, 403, 404, 409):
+                if isinstance(error, PartiError) and not error.passes:
                     raise
-                time.sleep(wait)
-                wait = min(wait * 2, 5)
+                trouble = error
 
     def _fetch(self, held):
         """Long polls for one partition, until it is let go of."""
@@ -479,7 +524,7 @@ class Consumer:
         try:
             results = self._call("POST", "/commits", {"commits": commits})["results"]
         except PartiError as error:
-            if error.status in (401, 410, 421, 429) or error.status >= 500:
+            if error.status == 401 or error.passes:
                 return  # the stream tells the end, or it is tried again with the next ones
             raise
         except (OSError, http.client.HTTPException):

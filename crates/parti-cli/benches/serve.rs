@@ -2,7 +2,8 @@
 //!
 //! `cargo bench -p parti-cli --bench serve [-- --consumers 1000]`
 //!
-//! One `parti serve` with a SQLite file and a log, and clients over loopback in this process.
+//! One `parti serve` with a SQLite file and a log, and clients over loopback in this process. With
+//! `-- --only memory` only the consumers are counted, and what they take.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -45,11 +46,19 @@ impl Served {
             .spawn()
             .expect("parti starts");
         let mut lines = BufReader::new(child.stderr.take().expect("its words")).lines();
-        let line = lines.next().expect("a line").expect("text");
-        let address = line.rsplit('/').next().expect("an address").to_owned();
+        let address = loop {
+            let line = lines.next().expect("a line").expect("text");
+            if let Some(url) = line.strip_prefix("serving http://") {
+                break url.to_owned();
+            }
+        };
         // Whatever else it says must not fill the pipe.
         std::thread::spawn(move || {
-            lines.for_each(|line| eprintln!("{}", line.unwrap_or_default()))
+            for line in lines.map_while(Result::ok) {
+                if !line.contains(" INFO ") {
+                    eprintln!("{line}");
+                }
+            }
         });
         Self {
             child,
@@ -267,21 +276,29 @@ fn latency(served: &Served) {
     );
 }
 
-fn many(served: &Served, count: u32) {
+/// So many groups with so many consumers each, one partition for every consumer, all of them
+/// listening.
+fn many(groups: u32, consumers: u32) {
+    let served = Served::start();
     let before = served.memory();
     let mut client = Client::new(&served.address);
-    let made = json!({"group": "many", "topic": "many", "partitions": count});
-    client.ask("POST", "/v1/groups", "", &made);
     let began = Instant::now();
-    let sessions: Vec<Session> = (0..count).map(|_| register(&mut client, "many")).collect();
+    let mut sessions: Vec<Session> = Vec::new();
+    for number in 0..groups {
+        let group = format!("many-{number}");
+        let made = json!({"group": group, "topic": group, "partitions": consumers});
+        client.ask("POST", "/v1/groups", "", &made);
+        sessions.extend((0..consumers).map(|_| register(&mut client, &group)));
+    }
     let registered = began.elapsed();
     let shared = Instant::now();
     for session in &sessions {
         assigned(session, 1);
     }
     println!(
-        "{count} consumers: registered in {:.1} s, one partition each {:.1} s later; {:.0} MB \
-         resident ({before:.0} MB before)",
+        "{} consumers in {groups} groups: registered in {:.1} s, one partition each {:.1} s later; \
+         {:.0} MB resident ({before:.0} MB before)",
+        sessions.len(),
         registered.as_secs_f64(),
         shared.elapsed().as_secs_f64(),
         served.memory()
@@ -289,16 +306,18 @@ fn many(served: &Served, count: u32) {
 }
 
 fn main() {
-    let mut words = std::env::args();
-    let consumers = words
-        .find(|word| word == "--consumers")
-        .and_then(|_| words.next())
-        .map_or(1_000, |count| count.parse().expect("a number"));
-    let served = Served::start();
-    println!("parti serve in {}", served.folder.path().display());
-    latency(&served);
-    commits(&served);
-    drop(served);
-    let served = Served::start();
-    many(&served, consumers);
+    let words: Vec<String> = std::env::args().collect();
+    let after = |name: &str| {
+        let at = words.iter().position(|word| word == name)?;
+        words.get(at + 1)
+    };
+    let consumers = after("--consumers").map_or(1_000, |count| count.parse().expect("a number"));
+    if after("--only").is_none_or(|only| only != "memory") {
+        let served = Served::start();
+        println!("parti serve in {}", served.folder.path().display());
+        latency(&served);
+        commits(&served);
+    }
+    many(1, consumers);
+    many(10, consumers / 10);
 }

@@ -85,7 +85,9 @@ impl From<LogError> for Failure {
     fn from(error: LogError) -> Self {
         let code = match &error {
             LogError::Unavailable(_) | LogError::Unknown(_) => UNAVAILABLE,
-            LogError::NoSuchTopic { .. } | LogError::Mismatch { .. } => USAGE,
+            LogError::NoSuchTopic { .. } | LogError::Mismatch { .. } | LogError::Invalid(_) => {
+                USAGE
+            }
             LogError::Rejected(_) | LogError::Corrupt(_) => REFUSED,
         };
         Self::new(code, error)

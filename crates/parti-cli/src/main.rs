@@ -16,6 +16,7 @@ mod commands;
 mod exit;
 mod flags;
 mod lines;
+mod logging;
 mod places;
 mod progress;
 mod show;

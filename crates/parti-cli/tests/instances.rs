@@ -56,11 +56,13 @@ fn instance(folder: &Path) -> (Process, String) {
 }
 
 fn url_in(said: &mut BufReader<ChildStderr>) -> String {
-    let mut line = String::new();
+    let (mut line, mut logged) = (String::new(), false);
     loop {
         line.clear();
         assert!(said.read_line(&mut line).expect("readable") > 0, "it ended");
+        logged |= line.contains(" INFO ") && line.contains("listening");
         if let Some(url) = line.strip_prefix("serving ") {
+            assert!(logged, "what happens is logged");
             return url.trim().to_owned();
         }
     }

@@ -14,7 +14,7 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use crate::App;
-use crate::{consuming, guard, looking, operating, topics, ui};
+use crate::{consuming, guard, health, looking, operating, topics, ui};
 
 #[derive(utoipa::OpenApi)]
 #[openapi(
@@ -61,6 +61,8 @@ fn described() -> OpenApiRouter<Arc<App>> {
         .routes(routes!(consuming::refresh))
         .routes(routes!(topics::produce))
         .routes(routes!(topics::fetch))
+        .routes(routes!(health::healthz))
+        .routes(routes!(health::readyz))
 }
 
 /// The description of the API: OpenAPI 3.1, as JSON.

@@ -1,11 +1,18 @@
 //! Why a request was not done: a status, a code for programs, a message and a remedy for people.
+//!
+//! ```text
+//!   what the caller named cannot be ──▶ 4xx      names are checked before a store or log is asked
+//!   the server's own trouble ─────────▶ 503      the same request may do later
+//!     passing: unavailable               it mends itself
+//!     lasting: store_refuses, …          a person must mend what the message says
+//! ```
 
 use axum::Json;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use parti::source::SourceError;
 use parti::source::log::LogError;
-use parti::{WorkerError, operate, store};
+use parti::{Fatal, WorkerError, operate, store};
 use serde::Serialize;
 use utoipa::ToSchema;
 
@@ -19,7 +26,9 @@ pub struct ErrorBody {
 /// What went wrong.
 #[derive(Debug, Serialize, ToSchema)]
 pub struct Described {
-    /// For programs: a word that stays.
+    /// For programs: a word that stays. With status 503 the same may be sent again later: `unavailable`
+    /// passes by itself; with `store_refuses`, `source_refuses` and `replaced` a person must mend
+    /// first what the message says.
     #[schema(example = "not_found")]
     pub code: &'static str,
     /// For people.
@@ -78,6 +87,16 @@ impl Failure {
         )
     }
 
+    /// The server's own trouble, which lasts until a person has mended what the message says.
+    pub fn broken(code: &'static str, message: impl ToString) -> Self {
+        Self::new(
+            StatusCode::SERVICE_UNAVAILABLE,
+            code,
+            message,
+            "have the operator of this service mend that, and send the same again later",
+        )
+    }
+
     /// More than this service takes on.
     pub fn too_many(message: impl ToString) -> Self {
         Self::new(
@@ -109,14 +128,37 @@ impl Failure {
         )
     }
 
+    /// A session that an operator ended for good.
+    pub fn dismissed(why: impl ToString) -> Self {
+        Self::new(
+            StatusCode::GONE,
+            "dismissed",
+            why,
+            "register again only when the operator has nothing against it any more",
+        )
+    }
+
     /// The message alone.
     pub fn message(&self) -> &str {
         &self.message
     }
 }
 
+/// What a refused answer was about, for whoever logs it.
+#[derive(Clone, Debug)]
+pub struct Told {
+    /// For programs.
+    pub code: &'static str,
+    /// For people.
+    pub message: String,
+}
+
 impl IntoResponse for Failure {
     fn into_response(self) -> Response {
+        let told = Told {
+            code: self.code,
+            message: self.message.clone(),
+        };
         let body = ErrorBody {
             error: Described {
                 code: self.code,
@@ -134,6 +176,11 @@ impl IntoResponse for Failure {
             let close = HeaderValue::from_static("close");
             response.headers_mut().insert(header::CONNECTION, close);
         }
+        if self.status == StatusCode::SERVICE_UNAVAILABLE {
+            let soon = HeaderValue::from_static("1");
+            response.headers_mut().insert(header::RETRY_AFTER, soon);
+        }
+        response.extensions_mut().insert(told);
         response
     }
 }
@@ -144,7 +191,9 @@ impl From<store::Error> for Failure {
             store::Error::Unavailable { .. } | store::Error::Unknown { .. } => {
                 Self::unavailable(error)
             }
-            store::Error::Rejected { .. } => Self::bad(error, "send what the store can keep"),
+            // Names were checked before: what is left is a full disk, a deleted file, a right that
+            // is missing.
+            store::Error::Rejected { .. } => Self::broken("store_refuses", error),
             store::Error::Conflict { .. } => Self::conflict(error, "look again, and try again"),
             store::Error::Corrupt { .. } => Self::new(
                 StatusCode::BAD_GATEWAY,
@@ -161,7 +210,7 @@ impl From<SourceError> for Failure {
         match &error {
             SourceError::Unavailable(_) => Self::unavailable(error),
             SourceError::Rejected(_) | SourceError::Occupied { .. } => {
-                Self::bad(error, "send what the source can do")
+                Self::broken("source_refuses", error)
             }
         }
     }
@@ -177,7 +226,8 @@ impl From<LogError> for Failure {
             LogError::Mismatch { .. } => {
                 Self::conflict(error, "the number of partitions never changes")
             }
-            LogError::Rejected(_) => Self::bad(error, "send what the log can keep"),
+            LogError::Invalid(_) => Self::bad(error, "ask for what it can do"),
+            LogError::Rejected(_) => Self::broken("source_refuses", error),
             LogError::Corrupt(_) => Self::new(
                 StatusCode::BAD_GATEWAY,
                 "corrupt",
@@ -205,18 +255,79 @@ impl From<WorkerError> for Failure {
         match error {
             WorkerError::Store(error) => error.into(),
             WorkerError::Source(error) => error.into(),
-            WorkerError::StartTimeout { .. } => Self::unavailable(error),
-            WorkerError::Config(_) | WorkerError::Fatal(_) | WorkerError::AlreadyStopped => {
-                Self::conflict(
-                    error,
-                    "make the group's settings and the service's the same",
-                )
+            WorkerError::Fatal(fatal) => fatal.into(),
+            WorkerError::StartTimeout { .. } | WorkerError::AlreadyStopped => {
+                Self::unavailable(error)
             }
+            WorkerError::Config(_) => disagreement(error),
         }
     }
+}
+
+impl From<Fatal> for Failure {
+    fn from(fatal: Fatal) -> Self {
+        match fatal {
+            Fatal::StableIdExhausted(_) => Self::too_many(fatal),
+            Fatal::StoreReplaced | Fatal::StreamReplaced | Fatal::StoreWentBack => {
+                Self::broken("replaced", fatal)
+            }
+            Fatal::Disagreement(_) => disagreement(fatal),
+            Fatal::SessionOver => Self::session_gone(fatal),
+            Fatal::Dismissed => Self::dismissed(DISMISSED),
+            Fatal::GaveUp { .. } | Fatal::StopTimedOut(_) => Self::unavailable(fatal),
+            Fatal::Rejected(_) => Self::broken("store_refuses", fatal),
+        }
+    }
+}
+
+/// What a consumer is told that was evicted for good.
+pub const DISMISSED: &str = "an operator evicted this consumer, and wants it to stay away";
+
+fn disagreement(error: impl ToString) -> Failure {
+    Failure::conflict(
+        error,
+        "make the group's settings and the service's the same",
+    )
 }
 
 /// There is no such group.
 pub fn no_group(message: impl ToString) -> Failure {
     Failure::not_found(message, "GET /v1/groups has all there are")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_servers_trouble_is_never_the_callers_fault() {
+        let full = || "no space is left on the disk".to_owned();
+        let gave_up = || Fatal::GaveUp {
+            step: "claiming",
+            attempts: 3,
+        };
+        let refused = SourceError::Rejected("the file was deleted".into());
+        let failures: [(Failure, &str); 8] = [
+            (store::Error::rejected(full()).into(), "store_refuses"),
+            (store::Error::unavailable(full()).into(), "unavailable"),
+            (LogError::Rejected(full()).into(), "source_refuses"),
+            (LogError::Unknown(full()).into(), "unavailable"),
+            (refused.into(), "source_refuses"),
+            (
+                WorkerError::Fatal(Fatal::Rejected(full())).into(),
+                "store_refuses",
+            ),
+            (WorkerError::Fatal(gave_up()).into(), "unavailable"),
+            (WorkerError::Fatal(Fatal::StoreReplaced).into(), "replaced"),
+        ];
+        for (failure, code) in failures {
+            assert_eq!((failure.status.as_u16(), failure.code), (503, code));
+            let response = failure.into_response();
+            assert!(response.headers().contains_key(header::RETRY_AFTER));
+        }
+        let wrong = Failure::from(LogError::Invalid("no such partition".into()));
+        assert_eq!(wrong.status, StatusCode::BAD_REQUEST);
+        let other = WorkerError::Fatal(Fatal::Disagreement("another strategy".into()));
+        assert_eq!(Failure::from(other).status, StatusCode::CONFLICT);
+    }
 }

@@ -1,9 +1,12 @@
 //! What every request has to pass, and what every answer carries.
 //!
 //! ```text
-//!   Host ──▶ Origin ──▶ x-parti-csrf ──▶ who, in which role ──▶ handler, within its time
-//!    400      403          403             401, 403               503
+//!   head ──▶ Host ──▶ Origin ──▶ x-parti-csrf ──▶ who, in which role ──▶ handler, within its time
+//!    431      400      403          403             401, 403               503
 //! ```
+//!
+//! What is answered is logged here: every request for whoever debugs, what goes wrong in this service
+//! and tokens that are refused for everybody. A token or a body never is.
 //!
 //! - A page elsewhere that has its own name point to this machine (DNS rebinding) sends that name as
 //!   Host: only names that were allowed are served. An address as Host is fine, because no page can
@@ -13,6 +16,7 @@
 
 use std::net::IpAddr;
 use std::sync::Arc;
+use std::time::Instant;
 
 use axum::extract::{Request, State};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
@@ -20,8 +24,9 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 
 use crate::App;
-use crate::access::Role;
-use crate::failure::Failure;
+use crate::access::{Role, bearer};
+use crate::failure::{Failure, Told};
+use crate::listen::{HEAD_BYTES, Peer};
 
 /// What browsers send along with their own requests, so that others cannot.
 pub const CSRF: &str = "x-parti-csrf";
@@ -61,7 +66,9 @@ fn need(method: &Method, path: &str) -> Need {
 
 /// Lets a request through, or not.
 pub async fn guard(State(app): State<Arc<App>>, mut request: Request, next: Next) -> Response {
-    let is_api = request.uri().path().starts_with("/v1/");
+    let began = Instant::now();
+    let asked = Asked::of(&request);
+    let is_api = is_api(request.uri().path());
     let answer = match check(&app, &mut request) {
         Err(failure) => failure.into_response(),
         Ok(()) => match tokio::time::timeout(app.limits.request, next.run(request)).await {
@@ -69,10 +76,63 @@ pub async fn guard(State(app): State<Arc<App>>, mut request: Request, next: Next
             Err(_) => Failure::unavailable("it took too long").into_response(),
         },
     };
+    asked.log(&answer, began);
     with_headers(answer, is_api, app.secure)
 }
 
+/// What changes with every request, unlike the files of the dashboard.
+fn is_api(path: &str) -> bool {
+    path.starts_with("/v1/") || matches!(path, "/healthz" | "/readyz")
+}
+
+/// What is logged of a request: nothing that could be a secret, and nothing that was not checked to
+/// be one line.
+struct Asked {
+    peer: String,
+    method: Method,
+    path: String,
+    has_token: bool,
+}
+
+impl Asked {
+    fn of(request: &Request) -> Self {
+        let peer = request.extensions().get::<Peer>();
+        Self {
+            peer: peer.map_or_else(String::new, |peer| peer.0.to_string()),
+            method: request.method().clone(),
+            path: request.uri().path().to_owned(),
+            has_token: bearer(request.headers()).is_some(),
+        }
+    }
+
+    fn log(&self, answer: &Response, began: Instant) {
+        let Self {
+            peer, method, path, ..
+        } = self;
+        let status = answer.status();
+        let took = began.elapsed();
+        tracing::debug!(peer, %method, path, status = status.as_u16(), ?took, "answered");
+        if status == StatusCode::UNAUTHORIZED && self.has_token {
+            tracing::warn!(peer, %method, path, "a token was refused");
+        }
+        if status.is_server_error() {
+            let told = answer.extensions().get::<Told>();
+            let code = told.map_or("unknown", |told| told.code);
+            let why = told.map_or("", |told| told.message.as_str());
+            tracing::warn!(peer, %method, path, status = status.as_u16(), code, why, "not done");
+        }
+    }
+}
+
 fn check(app: &App, request: &mut Request) -> Result<(), Failure> {
+    if head_bytes(request) > HEAD_BYTES {
+        return Err(Failure::new(
+            StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE,
+            "head_too_large",
+            format!("the head of a request has up to {HEAD_BYTES} bytes"),
+            "send fewer or shorter headers",
+        ));
+    }
     let headers = request.headers();
     let host = host_of(headers)?.to_owned();
     if !is_served(&host, &app.hosts) {
@@ -98,8 +158,9 @@ fn check(app: &App, request: &mut Request) -> Result<(), Failure> {
         return Err(foreign());
     }
     let fetch_site = headers.get("sec-fetch-site");
-    let is_api = request.uri().path().starts_with("/v1/");
-    if is_api && fetch_site.is_some_and(|site| site != "same-origin" && site != "none") {
+    if is_api(request.uri().path())
+        && fetch_site.is_some_and(|site| site != "same-origin" && site != "none")
+    {
         return Err(foreign());
     }
     let by_browser = origin.is_some() || fetch_site.is_some();
@@ -133,6 +194,16 @@ fn check(app: &App, request: &mut Request) -> Result<(), Failure> {
         request.extensions_mut().insert(caller);
     }
     Ok(())
+}
+
+/// How long the head of a request is, as clients usually write it. The connection's buffer can hold
+/// more than that.
+fn head_bytes(request: &Request) -> usize {
+    let path = request.uri().path_and_query();
+    let line = request.method().as_str().len() + path.map_or(0, |path| path.as_str().len());
+    let headers = request.headers().iter();
+    let headers = headers.map(|(name, value)| name.as_str().len() + value.len() + ": \r\n".len());
+    line + "  HTTP/1.1\r\n\r\n".len() + headers.sum::<usize>()
 }
 
 /// The one Host of a request, with its port.

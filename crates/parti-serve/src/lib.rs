@@ -5,6 +5,7 @@
 //!                                        ├─ operating  what an operator changes
 //!                                        ├─ consuming  groups, sessions, commits
 //!                                        ├─ topics     produce and fetch, on the embedded log
+//!                                        ├─ health     whether it lives, whether it can work
 //!                                        └─ ui         the dashboard's files
 //! ```
 //!
@@ -16,12 +17,14 @@ mod consuming;
 mod extract;
 mod failure;
 mod guard;
+mod health;
 mod history;
 mod listen;
 mod live;
 mod looking;
 mod operating;
 mod places;
+mod room;
 mod sse;
 mod topics;
 mod ui;
@@ -44,15 +47,21 @@ pub use listen::{Tls, TlsError};
 pub use places::{Source, SourceProblem, open_source};
 
 use consuming::Registry;
+use health::Health;
 use listen::Door;
 use live::Live;
 use places::Places;
+use room::Room;
 
 /// Limits of one instance.
 #[derive(Clone, Debug)]
 pub struct Limits {
     /// Bytes of a request's body.
     pub body: usize,
+    /// Bytes of one answer with messages, unless a single message is larger.
+    pub fetch: usize,
+    /// Bytes of all such answers that are being made, or wait for their readers.
+    pub fetches: usize,
     /// Connections at once.
     pub connections: usize,
     /// Live streams of groups at once.
@@ -71,6 +80,8 @@ impl Default for Limits {
     fn default() -> Self {
         Self {
             body: 4 * 1024 * 1024,
+            fetch: topics::MOST_BYTES,
+            fetches: 64 * 1024 * 1024,
             connections: 4_096,
             live_streams: 256,
             sessions: 2_000,
@@ -134,6 +145,8 @@ pub(crate) struct App {
     /// Whether answers go out over TLS.
     pub(crate) secure: bool,
     pub(crate) sessions: Registry,
+    pub(crate) health: Health,
+    pub(crate) fetch_room: Room,
     pub(crate) live_slots: Arc<Semaphore>,
     pub(crate) session_slots: Arc<Semaphore>,
     /// Plans are worked out by the processor alone: few at once.
@@ -180,6 +193,8 @@ impl Service {
             hosts: settings.hosts,
             instance: format!("{instance:016x}"),
             secure,
+            health: Health::default(),
+            fetch_room: Room::new(settings.limits.fetches),
             live_slots: Arc::new(Semaphore::new(settings.limits.live_streams)),
             // A stream that was replaced may still be open for a moment.
             session_slots: Arc::new(Semaphore::new(most * 2)),
@@ -196,6 +211,14 @@ impl Service {
             stop,
             tasks: tasks.clone(),
         };
+        tracing::info!(
+            %address,
+            secure,
+            store = app.places.store().name(),
+            instance = app.instance,
+            version = env!("CARGO_PKG_VERSION"),
+            "listening"
+        );
         tasks.spawn(listen::listen(listener, door));
         Ok(Self {
             address,
@@ -219,6 +242,7 @@ impl Service {
     /// Ends everything in good order: sessions hand over what they have, streams are told, answers
     /// under way are given.
     pub async fn stop(self) {
+        tracing::info!("stopping: sessions hand over what they have");
         self.app.sessions.stop(self.app.limits.sessions_stop).await;
         self.app.stop.cancel();
         self.tasks.close();
@@ -228,6 +252,7 @@ impl Service {
         {
             tracing::warn!("some connections did not end in time");
         }
+        tracing::info!("stopped");
     }
 }
 

@@ -18,8 +18,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
+use hyper::Request;
+use hyper::body::Incoming;
 use hyper::rt::{Read, Write};
 use hyper::server::conn::http1;
+use hyper::service::Service;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use rustls::pki_types::pem::PemObject;
@@ -34,7 +37,7 @@ use tokio_util::task::TaskTracker;
 /// Whoever does not say within this time what it wants is hung up on.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// Bytes of a request's head.
-const HEAD_BYTES: usize = 32 * 1024;
+pub(crate) const HEAD_BYTES: usize = 32 * 1024;
 /// Headers of a request.
 const HEADERS: usize = 64;
 /// So many may come at once, before the first of them is looked at.
@@ -91,6 +94,27 @@ pub(crate) struct Door {
     pub(crate) unread: Duration,
     pub(crate) stop: CancellationToken,
     pub(crate) tasks: TaskTracker,
+}
+
+/// Where a request comes from.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Peer(pub(crate) SocketAddr);
+
+/// Routes requests of one connection.
+struct Routed {
+    router: TowerToHyperService<Router>,
+    peer: Peer,
+}
+
+impl Service<Request<Incoming>> for Routed {
+    type Response = <TowerToHyperService<Router> as Service<Request<Incoming>>>::Response;
+    type Error = <TowerToHyperService<Router> as Service<Request<Incoming>>>::Error;
+    type Future = <TowerToHyperService<Router> as Service<Request<Incoming>>>::Future;
+
+    fn call(&self, mut request: Request<Incoming>) -> Self::Future {
+        request.extensions_mut().insert(self.peer);
+        self.router.call(request)
+    }
 }
 
 /// Takes the address, with room for those who all come at once.
@@ -169,23 +193,28 @@ impl Door {
             return;
         }
         let Some(tls) = &self.tls else {
-            return self.converse(TokioIo::new(stream)).await;
+            // In a place of its own, so that nobody needs the room that TLS would.
+            return Box::pin(self.converse(TokioIo::new(stream), peer)).await;
         };
-        let shaking = TlsAcceptor::from(tls.0.clone()).accept(stream);
+        let shaking = Box::pin(TlsAcceptor::from(tls.0.clone()).accept(stream));
         match tokio::time::timeout(PATIENCE, shaking).await {
-            Ok(Ok(stream)) => self.converse(TokioIo::new(stream)).await,
+            Ok(Ok(stream)) => Box::pin(self.converse(TokioIo::new(stream), peer)).await,
             Ok(Err(error)) => tracing::debug!(%peer, %error, "no TLS handshake"),
             Err(_) => tracing::debug!(%peer, "no TLS handshake in time"),
         }
     }
 
-    async fn converse(self, io: impl Read + Write + Unpin) {
+    async fn converse(self, io: impl Read + Write + Unpin, peer: SocketAddr) {
+        let routed = Routed {
+            router: TowerToHyperService::new(self.router),
+            peer: Peer(peer),
+        };
         let conversation = http1::Builder::new()
             .timer(TokioTimer::new())
             .header_read_timeout(PATIENCE)
             .max_headers(HEADERS)
             .max_buf_size(HEAD_BYTES)
-            .serve_connection(io, TowerToHyperService::new(self.router));
+            .serve_connection(io, routed);
         let mut conversation = pin!(conversation);
         let ended = tokio::select! {
             ended = conversation.as_mut() => ended,
@@ -195,7 +224,7 @@ impl Door {
             }
         };
         if let Err(error) = ended {
-            tracing::debug!(%error, "a connection ended early");
+            tracing::debug!(%peer, %error, "a connection ended early");
         }
     }
 }

@@ -20,6 +20,9 @@ use crate::failure::{ErrorBody, Failure};
 use crate::looking::partition;
 use crate::places::Located;
 
+/// The most bytes of an operator's request: none names more than a worker and a partition.
+const MOST_REQUEST: usize = 2_048;
+
 /// Where checkpoints are to go.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
@@ -141,12 +144,15 @@ pub async fn checkpoints(
             by: caller.name,
             why: reset.why,
         };
+        let (by, why) = (reason.by.clone(), reason.why.clone());
         // A caller that goes away must not leave partitions paused.
         let applying = async move { checkpoints.apply(changes, rules, &reason).await };
         let applied = tokio::spawn(applying).await.map_err(|_| {
             Failure::unavailable("the service ended before checkpoints were changed")
         })??;
         (changes, left_paused) = (applied.changes, applied.left_paused);
+        let count = changes.len();
+        tracing::info!(group = name, by, why, count, "checkpoints were moved");
     } else if !reset.dry_run
         && let Some(first) = changes.iter().find(|change| refused(change))
     {
@@ -265,6 +271,12 @@ pub async fn requests(
     Named(name): Named<String>,
     Body(wish): Body<Wish>,
 ) -> Result<Json<Fulfilled>, Failure> {
+    if wish.request.to_string().len() > MOST_REQUEST {
+        return Err(Failure::bad(
+            format!("a request has up to {MOST_REQUEST} bytes"),
+            "name one worker or partition of the group",
+        ));
+    }
     let request: Request = serde_json::from_value(wish.request).map_err(|error| {
         Failure::bad(
             format!("the request cannot be read: {error}"),
@@ -278,7 +290,20 @@ pub async fn requests(
     };
     // Before the request's own limit ends it without a word.
     let patience = app.limits.request.mul_f64(0.9);
-    let done = operate::request(&records, request, reason, patience).await?;
+    let (by, why, asked) = (reason.by.clone(), reason.why.clone(), request.to_string());
+    let done = operate::request(&records, request, reason, patience).await;
+    let outcome = done
+        .as_ref()
+        .map_or_else(ToString::to_string, |_| "done".into());
+    tracing::info!(
+        group = name,
+        by,
+        why,
+        request = asked,
+        outcome,
+        "an operator's request"
+    );
+    let done = done?;
     Ok(Json(Fulfilled {
         outcome: "done",
         took_ms: done.took_ms,

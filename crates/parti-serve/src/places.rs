@@ -6,7 +6,7 @@
 //! ```
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex as StdMutex, PoisonError};
 
 use futures_util::StreamExt;
 use parti::core::key::{Key, Prefix};
@@ -40,6 +40,9 @@ pub struct Opened {
     pub topic: Topic,
     /// Tells which partitions grew.
     pub growth: broadcast::Sender<Growth>,
+    /// Where partitions end, as last seen: they only grow. One for all sessions, because a thousand
+    /// would have a thousand of the same.
+    ends: Arc<StdMutex<BTreeMap<PartitionId, Bounds>>>,
     _listening: Arc<AbortOnDropHandle<()>>,
 }
 
@@ -56,8 +59,32 @@ impl Opened {
         Self {
             topic,
             growth,
+            ends: Arc::default(),
             _listening: Arc::new(AbortOnDropHandle::new(listening)),
         }
+    }
+}
+
+impl Opened {
+    /// Whether the log has each of these messages, as far as is known: it is asked again if one
+    /// seems to be missing.
+    pub async fn has(&self, messages: &[(PartitionId, Offset)]) -> Result<Vec<bool>, Failure> {
+        let ends = || self.ends.lock().unwrap_or_else(PoisonError::into_inner);
+        let look = |ends: &BTreeMap<PartitionId, Bounds>| {
+            let has = |(partition, offset): &(PartitionId, Offset)| {
+                let bounds = ends.get(partition);
+                bounds.is_some_and(|bounds| *offset < bounds.end)
+            };
+            messages.iter().map(has).collect::<Vec<bool>>()
+        };
+        let known = look(&ends());
+        if known.iter().all(|has| *has) {
+            return Ok(known);
+        }
+        let now = self.topic.bounds().await?;
+        let known = look(&now);
+        *ends() = now;
+        Ok(known)
     }
 }
 
@@ -86,7 +113,8 @@ impl Places {
 
     /// A group's records, whether there is one or not.
     pub fn records(&self, group: &str) -> Result<GroupStore, Failure> {
-        Ok(GroupStore::new(self.store.clone(), group)?)
+        let records = GroupStore::new(self.store.clone(), group);
+        records.map_err(|error| Failure::bad(error, "no group has such a name"))
     }
 
     /// A group that is there.
@@ -106,15 +134,37 @@ impl Places {
         }
     }
 
-    /// A topic of the log.
+    /// A topic of the log, by the name that somebody gave.
     pub async fn topic(&self, name: &str) -> Result<Opened, Failure> {
+        Ok(self.look_up(name).await??)
+    }
+
+    /// The same, if there is one.
+    pub async fn topic_if_any(&self, name: &str) -> Result<Option<Opened>, Failure> {
+        Ok(self.look_up(name).await?.ok())
+    }
+
+    /// The inner error is that there is no such topic.
+    async fn look_up(&self, name: &str) -> Result<Result<Opened, LogError>, Failure> {
         let mut topics = self.topics.lock().await;
         if let Some(topic) = topics.get(name) {
-            return Ok(topic.clone());
+            return Ok(Ok(topic.clone()));
         }
-        let opened = Opened::new(self.log()?.topic(name).await?);
+        let opened = match self.log()?.topic(name).await {
+            Ok(topic) => Opened::new(topic),
+            Err(error @ LogError::NoSuchTopic { .. }) => return Ok(Err(error)),
+            Err(error) => return Err(error.into()),
+        };
         topics.insert(name.to_owned(), opened.clone());
-        Ok(opened)
+        Ok(Ok(opened))
+    }
+
+    /// The topic that a group is recorded to be about: if it is missing, somebody removed it.
+    pub async fn topic_of_group(&self, name: &str) -> Result<Opened, Failure> {
+        self.look_up(name).await?.map_err(|error| {
+            let why = format!("the group is about a topic that is gone: {error}");
+            Failure::broken("source_refuses", why)
+        })
     }
 
     /// What is recorded of a group's topic: its name, and how it is split.
@@ -138,7 +188,7 @@ impl Places {
         group: &Group,
     ) -> Result<Option<Topic>, Failure> {
         if let Some((name, _)) = self.recorded(records).await? {
-            return Ok(Some(self.topic(&name).await?.topic));
+            return Ok(Some(self.topic_of_group(&name).await?.topic));
         }
         let Some(identity) = group.stream else {
             return Ok(None);

@@ -5,13 +5,15 @@ use std::time::Duration;
 
 use axum::Json;
 use axum::extract::State;
+use axum::http::{HeaderValue, header};
+use axum::response::{IntoResponse, Response};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use parti::source::log::NewRecord;
-use parti::source::{Batch, Growth, Offset, PartitionId, Record, Source as _};
+use parti::source::{Batch, Growth, Offset, PartitionId, Record};
 use serde::{Deserialize, Serialize};
-use tokio::sync::broadcast::error::RecvError;
+use tokio::sync::broadcast::{self, error::RecvError};
 use tokio::time::Instant;
 use utoipa::{IntoParams, ToSchema};
 
@@ -20,11 +22,18 @@ use crate::extract::{Asked, Body, Named};
 use crate::failure::{ErrorBody, Failure};
 use crate::looking::partition;
 use crate::places::Opened;
+use crate::room::Room;
 
 /// The longest wait for messages.
 const LONGEST_WAIT: Duration = Duration::from_secs(30);
 /// The most messages of one answer.
 const MOST: u32 = 1_000;
+/// The most bytes of one answer.
+pub const MOST_BYTES: usize = 1024 * 1024;
+/// Bytes of messages that are written without further ado.
+const AT_ONCE: usize = 16 * 1024;
+/// Bytes for what follows the messages of an answer.
+const LAST_WORDS: usize = 64;
 
 /// Messages to append.
 #[derive(Deserialize, ToSchema)]
@@ -167,10 +176,14 @@ pub struct From {
     #[serde(default)]
     #[param(maximum = 30000)]
     wait_ms: u64,
+    /// The most bytes of the answer, 1 MiB by default. One message always comes, however large.
+    #[param(minimum = 1, maximum = 1048576)]
+    max_bytes: Option<usize>,
 }
 
 /// Messages as found.
-#[derive(Serialize, ToSchema)]
+#[derive(ToSchema)]
+#[expect(dead_code, reason = "describes what `write` writes message by message")]
 pub struct Found {
     messages: Vec<Message>,
     /// Where to go on.
@@ -219,7 +232,8 @@ impl Message {
     }
 }
 
-/// Messages of a partition from an offset on, in order; waits for some if there are none.
+/// Messages of a partition from an offset on, in order; waits for some if there are none. As many as
+/// fit: `next` says where to go on.
 #[utoipa::path(get, path = "/v1/topics/{topic}/partitions/{partition}/messages", tag = "messages",
     params(
         ("topic" = String, Path, description = "The topic's name"),
@@ -233,7 +247,7 @@ pub async fn fetch(
     State(app): State<Arc<App>>,
     Named((topic, id)): Named<(String, String)>,
     Asked(from): Asked<From>,
-) -> Result<Json<Found>, Failure> {
+) -> Result<Response, Failure> {
     let limit = from.limit.unwrap_or(100);
     if limit == 0 || limit > MOST {
         return Err(Failure::bad(
@@ -248,52 +262,110 @@ pub async fn fetch(
             "ask for that, and then again",
         ));
     }
-    let opened = app.places.topic(&topic).await?;
-    let id = partition(&id)?;
-    let waiting = read(
-        &opened,
-        &id,
-        Offset(from.from),
-        limit as usize,
-        Instant::now() + wait,
-    );
-    let batch = tokio::select! {
-        batch = waiting => batch?,
+    let bytes = from.max_bytes.unwrap_or(app.limits.fetch);
+    if bytes == 0 || bytes > app.limits.fetch {
+        return Err(Failure::bad(
+            format!("max_bytes is from 1 to {}", app.limits.fetch),
+            "ask for that",
+        ));
+    }
+    let reading = Reading {
+        opened: app.places.topic(&topic).await?,
+        id: partition(&id)?,
+        from: Offset(from.from),
+        limit: limit as usize,
+        bytes,
+        until: Instant::now() + wait,
+    };
+    let body = tokio::select! {
+        body = reading.answer(&app.fetch_room) => body?,
         // Nobody waits for messages while the service stops.
         () = app.stop.cancelled() => return Err(Failure::unavailable("the service stops")),
     };
-    Ok(Json(Found {
-        next: batch.next.0,
-        end: batch.end.0,
-        messages: batch.records.into_iter().map(Message::of).collect(),
-    }))
+    let kind = HeaderValue::from_static("application/json");
+    Ok(([(header::CONTENT_TYPE, kind)], body).into_response())
 }
 
-async fn read(
-    opened: &Opened,
-    id: &PartitionId,
+/// What is to be read.
+struct Reading {
+    opened: Opened,
+    id: PartitionId,
     from: Offset,
     limit: usize,
+    bytes: usize,
     until: Instant,
-) -> Result<Batch, Failure> {
-    // Before the first look, so that nothing slips through between the two.
-    let mut growth = opened.growth.subscribe();
-    loop {
-        let batch = opened.topic.read(id, from, limit).await?;
-        if !batch.records.is_empty() || batch.next > from {
-            return Ok(batch);
-        }
-        let grown = async {
-            loop {
-                match growth.recv().await {
-                    Ok(Growth::Partition(other)) if other != *id => {}
-                    Ok(_) | Err(RecvError::Lagged(_)) => return,
-                    Err(RecvError::Closed) => std::future::pending().await,
+}
+
+impl Reading {
+    /// The answer, in room that is set aside for it before anything is read.
+    async fn answer(self, room: &Room) -> Result<Bytes, Failure> {
+        // Before the first look, so that nothing slips through between the two.
+        let mut growth = self.opened.growth.subscribe();
+        let mut needed = self.bytes;
+        loop {
+            let taken = room.take(needed).await?;
+            let turn = room.turn().await?;
+            let topic = &self.opened.topic;
+            let batch = topic.read_within(&self.id, self.from, self.limit, self.bytes);
+            let batch = batch.await?;
+            let is_empty = batch.records.is_empty() && batch.next <= self.from;
+            if !is_empty || Instant::now() >= self.until {
+                let body = written(batch, self.bytes).await?;
+                drop(turn);
+                if taken.fits(body.len()) {
+                    return Ok(taken.fill(body));
                 }
+                // One message that is larger than what was set aside: again, with room for it.
+                needed = body.len();
+                continue;
             }
-        };
-        if tokio::time::timeout_at(until, grown).await.is_err() {
-            return Ok(batch);
+            // Who waits takes no room.
+            drop((turn, taken));
+            let grown = grows(&mut growth, &self.id);
+            // At the end of its time it looks once more, and tells what is there.
+            let _ = tokio::time::timeout_at(self.until, grown).await;
         }
     }
+}
+
+/// Waits until a partition may have grown.
+async fn grows(growth: &mut broadcast::Receiver<Growth>, id: &PartitionId) {
+    loop {
+        match growth.recv().await {
+            Ok(Growth::Partition(other)) if other != *id => {}
+            Ok(_) | Err(RecvError::Lagged(_)) => return,
+            Err(RecvError::Closed) => std::future::pending().await,
+        }
+    }
+}
+
+/// The JSON of a [`Found`]. Large ones take a moment, which others should not wait for.
+async fn written(batch: Batch, most: usize) -> Result<Vec<u8>, Failure> {
+    let bytes = batch.records.iter().map(|record| record.payload.len());
+    if bytes.sum::<usize>() <= AT_ONCE {
+        return Ok(write(batch, most));
+    }
+    let writing = tokio::task::spawn_blocking(move || write(batch, most)).await;
+    writing.map_err(|_| Failure::unavailable("the answer was not written"))
+}
+
+/// As many messages as fit, and one in any case.
+fn write(batch: Batch, most: usize) -> Vec<u8> {
+    let (mut body, mut next) = (Vec::from(b"{\"messages\":["), batch.next);
+    let end = batch.end;
+    for (count, record) in batch.records.into_iter().enumerate() {
+        let offset = record.offset;
+        // Text and numbers are always JSON.
+        let message = serde_json::to_vec(&Message::of(record)).unwrap_or_default();
+        if count > 0 && body.len() + message.len() + LAST_WORDS > most {
+            next = offset;
+            break;
+        }
+        if count > 0 {
+            body.push(b',');
+        }
+        body.extend(message);
+    }
+    body.extend(format!("],\"next\":{next},\"end\":{end}}}").into_bytes());
+    body
 }

@@ -104,7 +104,8 @@ const FIELDS = {
   },
   stay_away: () => {
     const control = h("input", { type: "checkbox" });
-    const element = h("label", { class: "check" }, control, " It stays away: its process ends");
+    const says = " It stays away: its process ends, or its client is told not to register again";
+    const element = h("label", { class: "check" }, control, says);
     return { element, value: () => control.checked };
   },
 };

@@ -12,6 +12,7 @@ use parti_serve::{Access, Limits, ServeError, Service, Settings, SourceProblem, 
 use rustix::process::{Resource, getrlimit, setrlimit};
 
 use crate::exit::{CODES, Failure};
+use crate::logging::{self, Level};
 use crate::places;
 use crate::signals::Endings;
 
@@ -67,10 +68,14 @@ pub struct Args {
     /// heartbeat_ttl
     #[arg(long, value_name = "FILE")]
     config: Option<String>,
+    /// What to log to stderr; tokens and messages never are
+    #[arg(long, value_name = "LEVEL", value_enum, default_value_t)]
+    log: Level,
 }
 
 /// Does it.
 pub async fn run(args: Args) -> Result<(), Failure> {
+    logging::start(args.log)?;
     let mut endings = Endings::catch()?;
     let mut settings = settings(args).await?;
     settings.limits.connections = settings.limits.connections.min(connections());

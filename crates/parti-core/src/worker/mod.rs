@@ -423,9 +423,7 @@ pub enum Fatal {
     #[error("the session is over, or goes on at another instance")]
     SessionOver,
     /// An operator ended its session, and wants it to stay away.
-    #[error(
-        "evicted by an operator, who wants this process to end; start it again when it is mended"
-    )]
+    #[error("evicted by an operator, who wants it to stay away; start it again when it is mended")]
     Dismissed,
     /// A step of the start failed too often.
     #[error(

@@ -1,5 +1,10 @@
 //! Groups that are made over HTTP: a topic with a fixed number of partitions, and how they are
 //! spread. Recorded in the group's own records, so that every instance knows it.
+//!
+//! ```text
+//!   names, numbers ──▶ what is there already? ──▶ the topic ──▶ group, topics/<topic>
+//!        400                409: nothing is made                written if absent: this decides
+//! ```
 
 use std::sync::Arc;
 
@@ -9,15 +14,15 @@ use axum::http::StatusCode;
 use parti::core::codec;
 use parti::core::config::Config;
 use parti::core::ids::Nonce;
-use parti::core::io::{Expect, Stored, Write, WriteOutcome};
+use parti::core::io::{Expect, StoreError, Stored, Write, WriteOutcome};
 use parti::core::key::Key;
 use parti::core::record::{GroupRecord, Layout, Record, TopicRecord};
 use parti::core::strategy::from_choice;
 use parti::core::text::count;
 use parti::inspect;
 use parti::source::Source as _;
-use parti::source::log::{Topic, TopicSettings};
-use parti::store::GroupStore;
+use parti::source::log::TopicSettings;
+use parti::store::{self, GroupStore};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use utoipa::ToSchema;
@@ -26,7 +31,7 @@ use crate::App;
 use crate::extract::Body;
 use crate::failure::{ErrorBody, Failure, no_group};
 use crate::looking::StrategyName;
-use crate::places::Places;
+use crate::places::{Opened, Places};
 
 /// How often a write is tried whose fate is open.
 const TRIES: u32 = 5;
@@ -78,9 +83,10 @@ pub async fn create(
     }
     let strategy = new.strategy.unwrap_or(StrategyName::FairShare);
     let records = app.places.records(&new.group)?;
+    let log = app.places.log()?;
+    check(&app.places, &records, &new, strategy).await?;
     let settings = TopicSettings::partitions(new.partitions);
-    let topic = app.places.log()?.create_topic(&new.topic, settings).await?;
-    check_plan(&records, strategy).await?;
+    let topic = log.create_topic(&new.topic, settings).await?;
     let made = put_group(&records, topic.identity().await?).await?;
     let told = put_topic(&records, &new, strategy).await?;
     let status = if made || told {
@@ -99,18 +105,63 @@ pub async fn create(
     ))
 }
 
-/// Members that are there already may go by another strategy.
-async fn check_plan(records: &GroupStore, strategy: StrategyName) -> Result<(), Failure> {
-    let group = inspect::group(records).await?;
-    let Some(plan) = group.and_then(|group| group.plan) else {
+/// Refuses what does not fit what is there, before anything is made for it.
+async fn check(
+    places: &Places,
+    records: &GroupStore,
+    new: &NewGroup,
+    strategy: StrategyName,
+) -> Result<(), Failure> {
+    let topic = places.topic_if_any(&new.topic).await?;
+    let Some(group) = inspect::group(records).await? else {
         return Ok(());
     };
-    if plan.fingerprint.strategy.starts_with(strategy.as_str()) {
+    if let Some((name, record)) = places.recorded(records).await? {
+        if *name != *new.topic {
+            return Err(of_another_topic());
+        }
+        agree(&record, new, strategy)?;
+        // It had one: another of this name would be empty, and its offsets would mean nothing.
+        places.topic_of_group(&name).await?;
+    }
+    let identity = match &topic {
+        Some(opened) => Some(opened.topic.identity().await?),
+        None => None,
+    };
+    if group.stream.is_some() && group.stream != identity {
+        return Err(of_another_topic());
+    }
+    // Members that are there already may go by another strategy.
+    match group.plan {
+        Some(plan) if !plan.fingerprint.strategy.starts_with(strategy.as_str()) => {
+            Err(Failure::conflict(
+                format!("the group goes by {}", plan.fingerprint.strategy),
+                "give the same, or stop its workers first",
+            ))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn of_another_topic() -> Failure {
+    Failure::conflict(
+        "there is a group of this name for another topic",
+        "give another name, or the same topic",
+    )
+}
+
+/// Whether a group is split as somebody wants it.
+fn agree(found: &TopicRecord, new: &NewGroup, strategy: StrategyName) -> Result<(), Failure> {
+    if found.partitions == new.partitions && found.strategy.as_deref() == Some(strategy.as_str()) {
         return Ok(());
     }
     Err(Failure::conflict(
-        format!("the group goes by {}", plan.fingerprint.strategy),
-        "give the same, or stop its workers first",
+        format!(
+            "the group is there with {}, spread by {}",
+            count(found.partitions, "partition"),
+            found.strategy.as_deref().unwrap_or("its own strategy")
+        ),
+        "give the same",
     ))
 }
 
@@ -130,10 +181,7 @@ async fn put_group(records: &GroupStore, identity: u64) -> Result<bool, Failure>
     match &found.record {
         Record::Group(found) if found.nonce == nonce => Ok(true),
         Record::Group(found) if found.stream == identity => Ok(false),
-        Record::Group(_) => Err(Failure::conflict(
-            "there is a group of this name for another topic",
-            "give another name, or the same topic",
-        )),
+        Record::Group(_) => Err(of_another_topic()),
         _ => Err(Failure::conflict(
             "the group's record cannot be read",
             "run `parti doctor`",
@@ -156,24 +204,12 @@ async fn put_topic(
         nonce,
     };
     let key = Key::Topic(new.topic.as_str().into());
-    let Some(found) = put(records, key, Record::Topic(Arc::new(record.clone()))).await? else {
+    let Some(found) = put(records, key, Record::Topic(Arc::new(record))).await? else {
         return Ok(true);
     };
     match &found.record {
         Record::Topic(found) if found.nonce == nonce => Ok(true),
-        Record::Topic(found)
-            if found.partitions == record.partitions && found.strategy == record.strategy =>
-        {
-            Ok(false)
-        }
-        Record::Topic(found) => Err(Failure::conflict(
-            format!(
-                "the group is there with {}, spread by {}",
-                count(found.partitions, "partition"),
-                found.strategy.as_deref().unwrap_or("its own strategy")
-            ),
-            "give the same",
-        )),
+        Record::Topic(found) => agree(found, new, strategy).map(|()| false),
         _ => Err(Failure::conflict(
             "the topic's record cannot be read",
             "run `parti doctor`",
@@ -192,6 +228,9 @@ async fn put(records: &GroupStore, key: Key, value: Record) -> Result<Option<Sto
         match records.write(std::slice::from_ref(&write)).await.pop() {
             Some(WriteOutcome::Done(_)) => return Ok(None),
             Some(WriteOutcome::Conflict(Some(found))) => return Ok(Some(found)),
+            Some(WriteOutcome::Failed(StoreError::Rejected(why))) => {
+                return Err(store::Error::rejected(why).into());
+            }
             // Its fate is open: the very same write lands now, or meets itself.
             Some(WriteOutcome::Conflict(None) | WriteOutcome::Failed(_)) | None => {}
         }
@@ -209,7 +248,7 @@ fn nonce() -> Result<Nonce, Failure> {
 /// What a session needs to know of its group.
 pub struct Setup {
     /// Where its messages are.
-    pub topic: Topic,
+    pub topic: Opened,
     /// Into how many partitions they are split.
     pub partitions: u32,
     /// The service's settings, with what the group decides itself.
@@ -233,7 +272,7 @@ impl Setup {
         let tree = json!({ "strategy": strategy });
         let chosen = Config::from_tree(&tree)
             .map_err(|problems| Failure::conflict(problems, "use a newer program"))?;
-        let topic = places.topic(&name).await?.topic;
+        let topic = places.topic_of_group(&name).await?;
         tracing::debug!(
             group,
             strategy = from_choice(&chosen.strategy).name(),

@@ -5,12 +5,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 use parti::core::ids::Incarnation;
 use parti::source::Source as _;
 use parti::{
-    ConsumerUpdate, ConsumerUpdater, Epoch, Grant, HandlerError, Manager, ManagerBuilder, Observer,
-    Offset, PartitionId, Report, StartPosition, WorkerError, WorkerId, async_trait,
+    ConsumerUpdate, ConsumerUpdater, Epoch, Fatal, Grant, HandlerError, Manager, ManagerBuilder,
+    Observer, Offset, PartitionId, Report, StartPosition, WorkerError, WorkerId, async_trait,
 };
 use tokio::sync::{oneshot, watch};
 
-use super::seat::{End, Seat};
+use super::seat::{End, Ended, Seat};
+use crate::failure::DISMISSED;
 
 /// What a member is called in its group, or why it has no name.
 pub type Claim = Result<(WorkerId, Incarnation), WorkerError>;
@@ -91,19 +92,20 @@ pub async fn host(
         seat: seat.clone(),
         claimed: claimed.clone(),
     };
-    let starting = builder.observer(witness).start(Updater(seat.clone()));
+    // What is only needed now and then has a place of its own: there may be a thousand of these.
+    let starting = Box::pin(builder.observer(witness).start(Updater(seat.clone())));
     let started = tokio::select! {
         started = starting => started,
         // Dropping the start gives the id back, in the background.
         end = seat.ending() => {
-            seat.over(end.why());
+            seat.over(Ended::because(end.why()));
             return;
         }
     };
     let manager = match started {
         Ok(manager) => manager,
         Err(error) => {
-            seat.over(&error.to_string());
+            seat.over(Ended::because(&error));
             let claimed = claimed
                 .lock()
                 .unwrap_or_else(PoisonError::into_inner)
@@ -116,16 +118,26 @@ pub async fn host(
     };
     let end = loop {
         tokio::select! {
-            ended = manager.ended() => {
-                let why = ended.err().map(|error| error.to_string());
-                seat.over(why.as_deref().unwrap_or("it ended"));
-                return;
-            }
+            ended = manager.ended() => return seat.over(how(ended)),
             end = seat.ending() => break end,
             Ok(()) = refresh.changed() => manager.refresh_partitions(),
         }
     };
-    finish(&seat, manager, end).await;
+    Box::pin(finish(&seat, manager, end)).await;
+}
+
+/// How a member has ended by itself.
+fn how(ended: Result<(), WorkerError>) -> Ended {
+    match ended {
+        Ok(()) => Ended::because("it ended"),
+        // What a worker is told is meant for its process.
+        Err(WorkerError::Fatal(Fatal::Dismissed)) => Ended {
+            why: DISMISSED.to_owned(),
+            again: false,
+        },
+        Err(WorkerError::Fatal(Fatal::SessionOver)) => Ended::because(End::Lost.why()),
+        Err(error) => Ended::because(error),
+    }
 }
 
 /// Hands over what the client had, as far as it was committed.
@@ -138,19 +150,15 @@ async fn finish(seat: &Seat, manager: Manager, end: End) {
         // The client is told to release first, and can still commit.
         End::Service => {}
     }
-    let stopped = match end {
-        // There is nothing to hand over, and nobody to join as.
-        End::Lost => {
-            drop(manager);
-            Ok(())
-        }
-        _ => manager.stop().await,
-    };
-    if let Err(error) = stopped {
+    if end == End::Lost {
+        // There is nothing to hand over, and nobody to join as: it ends by itself.
+        return seat.over(how(manager.ended().await));
+    }
+    if let Err(error) = manager.stop().await {
         tracing::warn!(
-            consumer = seat.consumer,
+            consumer = seat.client.consumer,
             "a session did not end as it should: {error}"
         );
     }
-    seat.over(end.why());
+    seat.over(Ended::because(end.why()));
 }

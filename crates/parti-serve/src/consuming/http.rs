@@ -11,7 +11,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use utoipa::ToSchema;
 
-use super::seat::{Commit, Committed, Release, Released, Seat};
+use super::progress::{Commit, Committed, Release, Released};
+use super::seat::{Client, Liveness, Seat};
 use crate::App;
 use crate::access::bearer;
 use crate::extract::{Body, Named};
@@ -36,6 +37,10 @@ pub struct Registration {
     #[serde(default)]
     #[schema(value_type = Object)]
     metadata: serde_json::Map<String, Value>,
+    /// What shows that it is there: its requests alone (`heartbeat`), or its open stream, too
+    /// (`stream`, the default). A client whose process may be frozen chooses `heartbeat`.
+    #[serde(default)]
+    liveness: Liveness,
 }
 
 /// A session.
@@ -47,7 +52,8 @@ pub struct Opened {
     token: String,
     /// As which worker it is in the group.
     worker: String,
-    /// Without a sign of life for so long it is over. Any request and the open stream are one.
+    /// Without a sign of life for so long it is over. Any request of the session is one; so is the
+    /// open stream, unless the consumer registered with `heartbeat`.
     ttl_ms: u64,
 }
 
@@ -77,10 +83,12 @@ pub async fn register(
             "give less",
         ));
     }
-    let registered = app
-        .sessions
-        .register(&group, new.consumer, metadata)
-        .await?;
+    let client = Client {
+        consumer: new.consumer,
+        metadata,
+        liveness: new.liveness,
+    };
+    let registered = app.sessions.register(&group, client).await?;
     Ok((
         StatusCode::CREATED,
         Json(Opened {
@@ -126,8 +134,8 @@ pub async fn list(
     let sessions = sessions.map(|(id, seat)| Listed {
         session: id.to_string(),
         worker: id.worker.to_string(),
-        consumer: seat.consumer.clone(),
-        metadata: seat.metadata.clone(),
+        consumer: seat.client.consumer.clone(),
+        metadata: seat.client.metadata.clone(),
         partitions: seat.holds(),
     });
     Ok(Json(Sessions {
@@ -144,19 +152,6 @@ async fn seat(
     let (group, session) = path;
     let token = bearer(headers).unwrap_or_default();
     let seat = app.sessions.find(token, group, session).await?;
-    seat.hear()?;
-    Ok(seat)
-}
-
-/// The same; a session that another instance has, or had, goes on here.
-async fn seat_here(
-    app: &App,
-    headers: &HeaderMap,
-    path: &(String, String),
-) -> Result<Arc<Seat>, Failure> {
-    let (group, session) = path;
-    let token = bearer(headers).unwrap_or_default();
-    let seat = app.sessions.find_or_go_on(token, group, session).await?;
     seat.hear()?;
     Ok(seat)
 }
@@ -178,12 +173,15 @@ pub async fn events(
     headers: HeaderMap,
     Named(path): Named<(String, String)>,
 ) -> Result<Response, Failure> {
-    let seat = seat_here(&app, &headers, &path).await?;
+    let (group, session) = &path;
+    let token = bearer(&headers).unwrap_or_default();
+    let seat = app.sessions.find_or_go_on(token, group, session).await?;
+    seat.hear()?;
     let Ok(slot) = app.session_slots.clone().try_acquire_owned() else {
         return Err(Failure::too_many("too many streams of sessions are open"));
     };
     let ttl = seat.ttl;
-    let stream = seat.open(&json!({ "session": path.1, "ttl_ms": millis(ttl) }));
+    let stream = seat.open(&json!({ "session": session, "ttl_ms": millis(ttl) }));
     let manner = Manner {
         beat: ttl / 3,
         stop: app.stop.clone(),

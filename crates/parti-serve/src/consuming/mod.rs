@@ -8,7 +8,8 @@
 //!                                     ▼
 //!   GET  …/events ◀── SSE ◀──────── seat: what is held, under which epochs
 //!   POST …/commits, …/released ───▶   │ each checked against it, then passed to the manager
-//!   any request, or the open stream ──▶ a sign of life; none for a TTL: the seat is given up
+//!   any request ──────────────────▶ a sign of life (the open stream, too, if the client chose so);
+//!                                   none for a TTL: the seat is given up
 //! ```
 //!
 //! A client may open its stream at any instance: its session goes on there, wherever it was before.
@@ -21,6 +22,7 @@
 mod groups;
 mod host;
 mod http;
+mod progress;
 mod registry;
 mod seat;
 mod token;

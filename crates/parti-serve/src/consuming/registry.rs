@@ -10,9 +10,8 @@ use parti::core::ids::Incarnation;
 use parti::core::key::Key;
 use parti::core::record::Record;
 use parti::core::session::Belonging;
-use parti::core::worker::Fatal;
 use parti::source::Source as _;
-use parti::{Manager, StaticPartitions, WorkerError, WorkerId};
+use parti::{Manager, StaticPartitions, WorkerId};
 use serde_json::{Map, Value};
 use tokio::sync::{oneshot, watch};
 use tokio_util::task::TaskTracker;
@@ -20,7 +19,7 @@ use tokio_util::task::TaskTracker;
 use super::groups::Setup;
 use super::host::host;
 use super::http::LONGEST_NAME;
-use super::seat::{End, Seat};
+use super::seat::{Client, End, Seat};
 use super::token::{self, Secret, SessionId, Shown};
 use crate::access::Hashed;
 use crate::failure::Failure;
@@ -34,6 +33,15 @@ pub struct Registered {
     pub token: String,
     /// How long it may be silent.
     pub ttl: Duration,
+}
+
+/// A session that somebody names and has the token of.
+struct Known {
+    shown: Shown,
+    /// The number in its worker's id.
+    number: u64,
+    /// None: this instance does not hold it.
+    seat: Option<Arc<Seat>>,
 }
 
 struct Entry {
@@ -109,26 +117,24 @@ impl Registry {
     }
 
     /// Makes a client a member of the group; answers as soon as it has an id there.
-    pub async fn register(
-        &self,
-        group: &str,
-        consumer: String,
-        metadata: Value,
-    ) -> Result<Registered, Failure> {
+    pub async fn register(&self, group: &str, client: Client) -> Result<Registered, Failure> {
         let secret = Secret::draw()?;
         let hashed = secret.hashed();
         let belongs = Belonging::Hosted(hashed.badge());
         let setup = Setup::read(&self.places, group, &self.config).await?;
         let ttl = setup.config.session_ttl();
-        let about = (consumer.clone(), metadata);
-        let (seat, named, claim) = self.admit(group, setup, about, belongs).await?;
+        let (seat, named, claim) = self.admit(group, setup, client, belongs).await?;
         let (worker, incarnation) = claim;
         let id = SessionId {
             group: group.to_owned(),
             worker,
             incarnation,
         };
-        let token = token::write(&id, &secret, &consumer);
+        let token = token::write(&id, &secret, &seat.client);
+        // Its time begins now, however long it took to get here.
+        seat.hear()?;
+        let consumer = seat.client.consumer.as_str();
+        tracing::info!(group, session = %id, consumer, "a session begins");
         self.seat(&id, seat, hashed, &named);
         Ok(Registered { id, token, ttl })
     }
@@ -139,10 +145,10 @@ impl Registry {
         &self,
         group: &str,
         setup: Setup,
-        (consumer, metadata): (String, Value),
+        client: Client,
         belongs: Belonging,
     ) -> Result<(Arc<Seat>, Named, (WorkerId, Incarnation)), Failure> {
-        if self.hosts.is_closed() {
+        if self.is_stopping() {
             return Err(Failure::unavailable("this instance stops"));
         }
         if self.hosts.len() >= self.most {
@@ -150,9 +156,8 @@ impl Registry {
                 "this instance holds as many sessions as it may",
             ));
         }
-        let topic = setup.topic.clone();
-        let seat = Arc::new(Seat::new(consumer, metadata, &setup.config, topic));
-        let identity = setup.topic.identity().await?;
+        let identity = setup.topic.topic.identity().await?;
+        let seat = Arc::new(Seat::new(client, &setup.config, setup.topic));
         let store = self.places.store().clone();
         let partitions = self.partitions(setup.partitions);
         let builder = Manager::builder(group, store, partitions)
@@ -161,21 +166,21 @@ impl Registry {
             .hosting(belongs);
         let (claimed, claim) = oneshot::channel();
         let hosting = host(seat.clone(), builder, self.refresh.subscribe(), claimed);
+        let hosting = Box::pin(hosting);
         let (named, entries) = (Named::new(None), self.entries.clone());
-        let mut told = named.subscribe();
+        let (mut told, hosted) = (named.subscribe(), seat.clone());
         let _host = self.hosts.spawn(async move {
             hosting.await;
             // Out of the list at once: whoever asks later hears that it is gone.
             if let Ok(Some(id)) = told.wait_for(Option::is_some).await.as_deref() {
+                let why = hosted.ended().map(|ended| ended.why).unwrap_or_default();
+                tracing::info!(group = id.group, session = %id, why, "a session ends");
                 let mut entries = entries.lock().unwrap_or_else(PoisonError::into_inner);
                 entries.remove(id);
             }
         });
         match claim.await {
             Ok(Ok(claim)) => Ok((seat, named, claim)),
-            Ok(Err(WorkerError::Fatal(Fatal::SessionOver))) => {
-                Err(Failure::session_gone("this session is over"))
-            }
             Ok(Err(error)) => Err(error.into()),
             Err(_) => Err(Failure::unavailable(
                 "the session got no place in the group",
@@ -188,6 +193,27 @@ impl Registry {
         named.send_replace(Some(id.clone()));
     }
 
+    /// What a token tells, if it is the one of this session, and the seat if this instance holds it.
+    fn known(&self, token: &str, group: &str, session: &str) -> Result<Known, Failure> {
+        let shown = token::read(token).filter(|shown| {
+            let named = shown.id.group == group && shown.id.to_string() == session;
+            named && shown.consumer.len() <= LONGEST_NAME
+        });
+        let shown = shown.ok_or_else(wrong_token)?;
+        let number = codec::worker_number(&self.config.worker_id_prefix, &shown.id.worker);
+        let number = number.ok_or_else(wrong_token)?;
+        let seat = match self.entries().get(&shown.id) {
+            Some(entry) if !entry.secret.is(&shown.secret) => return Err(wrong_token()),
+            Some(entry) => entry.seat.ended().is_none().then(|| entry.seat.clone()),
+            None => None,
+        };
+        Ok(Known {
+            shown,
+            number,
+            seat,
+        })
+    }
+
     /// The session that a token opens, and that the client names, if this instance holds it.
     pub async fn find(
         &self,
@@ -195,11 +221,11 @@ impl Registry {
         group: &str,
         session: &str,
     ) -> Result<Arc<Seat>, Failure> {
-        let shown = shown(token, group, session)?;
-        if let Some(seat) = self.held(&shown)? {
+        let known = self.known(token, group, session)?;
+        if let Some(seat) = known.seat {
             return Ok(seat);
         }
-        Err(if self.lives(&shown).await? {
+        Err(if self.lives(&known.shown).await? {
             Failure::not_here()
         } else {
             Failure::session_gone("this session is over")
@@ -224,18 +250,13 @@ impl Registry {
         seat.end(End::Goodbye);
         seat.is_over().await;
         // It may have gone on elsewhere, and this instance had not noticed before.
-        if seat.was_lost() && self.lives(&shown(token, group, session)?).await? {
-            return Err(Failure::not_here());
+        if seat.was_lost() {
+            let known = self.known(token, group, session)?;
+            if self.lives(&known.shown).await? {
+                return Err(Failure::not_here());
+            }
         }
         Ok(())
-    }
-
-    fn held(&self, shown: &Shown) -> Result<Option<Arc<Seat>>, Failure> {
-        match self.entries().get(&shown.id) {
-            Some(entry) if !entry.secret.is(&shown.secret) => Err(wrong_token()),
-            Some(entry) => Ok((!entry.seat.has_ended()).then(|| entry.seat.clone())),
-            None => Ok(None),
-        }
     }
 
     /// The session that a token opens. One that another instance has, or had, goes on here: the
@@ -246,22 +267,28 @@ impl Registry {
         group: &str,
         session: &str,
     ) -> Result<Arc<Seat>, Failure> {
-        let shown = shown(token, group, session)?;
-        if let Some(seat) = self.held(&shown)? {
+        let Known {
+            shown,
+            number,
+            seat,
+        } = self.known(token, group, session)?;
+        if let Some(seat) = seat {
             return Ok(seat);
         }
         let Some(_coming) = Coming::begin(&self.coming, &shown.id) else {
             return Err(Failure::unavailable("the session is on its way here"));
         };
         let setup = Setup::read(&self.places, group, &self.config).await?;
-        let prefix = &setup.config.worker_id_prefix;
-        let Some(number) = codec::worker_number(prefix, &shown.id.worker) else {
-            return Err(wrong_token());
-        };
         let hashed = Hashed::of(&shown.secret);
         let belongs = Belonging::Continued(hashed.badge(), number);
-        let about = (shown.consumer, Value::Object(Map::new()));
-        let (seat, named, _) = self.admit(group, setup, about, belongs).await?;
+        let client = Client {
+            consumer: shown.consumer,
+            metadata: Value::Object(Map::new()),
+            liveness: shown.liveness,
+        };
+        let (seat, named, _) = self.admit(group, setup, client, belongs).await?;
+        let consumer = seat.client.consumer.as_str();
+        tracing::info!(group, session, consumer, "a session goes on here");
         self.seat(&shown.id, seat.clone(), hashed, &named);
         Ok(seat)
     }
@@ -280,6 +307,11 @@ impl Registry {
         self.refresh.send_modify(|number| *number += 1);
     }
 
+    /// Whether it takes on no more.
+    pub fn is_stopping(&self) -> bool {
+        self.hosts.is_closed()
+    }
+
     /// Ends all in good order: clients are told to release what they have.
     pub async fn stop(&self, within: Duration) {
         self.hosts.close();
@@ -294,15 +326,6 @@ impl Registry {
             tracing::warn!("some sessions did not end in time");
         }
     }
-}
-
-/// What a token tells, if it is the one of this session.
-fn shown(token: &str, group: &str, session: &str) -> Result<Shown, Failure> {
-    let shown = token::read(token).filter(|shown| {
-        let named = shown.id.group == group && shown.id.to_string() == session;
-        named && shown.consumer.len() <= LONGEST_NAME
-    });
-    shown.ok_or_else(wrong_token)
 }
 
 fn wrong_token() -> Failure {

@@ -12,20 +12,44 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
 use futures_util::future::join_all;
-use parti::inspect::Bounds;
 use parti::source::log::Topic;
-use parti::{CommitRefused, Config, Epoch, Grant, Offset, PartitionId};
+use parti::{Config, Epoch, Grant, Offset, PartitionId};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use tokio::sync::watch;
 use tokio::time::Instant;
 use utoipa::ToSchema;
 
+use super::progress::{Commit, Committed, Release, Released, Verdict, not_held, refused, verdict};
 use crate::failure::Failure;
+use crate::places::Opened;
 use crate::sse::{self, Frames};
 
 /// News that wait for a slow stream; then it is ended, and a new one starts from what is held.
 const WAITING: usize = 10_000;
+
+/// What shows that a consumer is there.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Liveness {
+    /// Its requests, or its open stream: for clients that only listen. While such a client is
+    /// frozen, its kernel goes on taking the stream for it, and it keeps what it has.
+    #[default]
+    Stream,
+    /// Its requests alone.
+    Heartbeat,
+}
+
+/// Whose session it is.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Client {
+    /// What it calls itself.
+    pub consumer: String,
+    /// What else it said of itself.
+    pub metadata: Value,
+    /// What shows that it is there.
+    pub liveness: Liveness,
+}
 
 /// Why a session ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,7 +82,26 @@ enum Phase {
     Live,
     /// Nothing more is heard from the client: what it has is taken as it is.
     Deaf,
-    Over(String),
+    Over(Ended),
+}
+
+/// How a session has ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Ended {
+    /// Why, for people.
+    pub why: String,
+    /// Whether the client may register again: an operator may want it to stay away.
+    pub again: bool,
+}
+
+impl Ended {
+    /// For this reason; another session may follow.
+    pub fn because(why: impl ToString) -> Self {
+        Self {
+            why: why.to_string(),
+            again: true,
+        }
+    }
 }
 
 struct Held {
@@ -134,18 +177,14 @@ impl State {
 
 /// One session of a client.
 pub struct Seat {
-    /// What the client calls itself.
-    pub consumer: String,
-    /// What else it said of itself.
-    pub metadata: Value,
+    /// Whose it is.
+    pub client: Client,
     /// No sign of life for so long ends it.
     pub ttl: Duration,
     /// A revoke waits for so long.
     revoke_within: Duration,
     /// Where its messages are.
-    topic: Topic,
-    /// Where partitions end, as last seen. They only grow.
-    ends: Mutex<BTreeMap<PartitionId, Bounds>>,
+    topic: Opened,
     state: Mutex<State>,
     /// Grows with every change of the state.
     changes: watch::Sender<u64>,
@@ -153,14 +192,12 @@ pub struct Seat {
 
 impl Seat {
     /// A seat that holds nothing.
-    pub fn new(consumer: String, metadata: Value, config: &Config, topic: Topic) -> Self {
+    pub fn new(client: Client, config: &Config, topic: Opened) -> Self {
         Self {
-            consumer,
-            metadata,
+            client,
             ttl: config.session_ttl(),
             revoke_within: config.handoff.release_warning,
             topic,
-            ends: Mutex::default(),
             state: Mutex::new(State {
                 phase: Phase::Live,
                 end: None,
@@ -195,8 +232,10 @@ impl Seat {
                 Ok(())
             }
             Phase::Deaf => Err(Failure::session_gone("this session is ending")),
-            Phase::Over(why) => Err(Failure::session_gone(format!(
-                "this session is over: {why}"
+            Phase::Over(ended) if !ended.again => Err(Failure::dismissed(&ended.why)),
+            Phase::Over(ended) => Err(Failure::session_gone(format!(
+                "this session is over: {}",
+                ended.why
             ))),
         }
     }
@@ -308,8 +347,8 @@ impl Seat {
                 if let Some(end) = state.end {
                     return end;
                 }
-                if state.stream != 0 {
-                    // An open stream is a sign of life: the kernel closes it when nobody is there.
+                if self.hears_stream(&state) {
+                    // The kernel closes it when nobody is there.
                     state.heard = Instant::now();
                 }
                 let silent_at = state.heard + self.ttl;
@@ -326,16 +365,21 @@ impl Seat {
         }
     }
 
+    /// Whether a stream is open that is a sign of life.
+    fn hears_stream(&self, state: &State) -> bool {
+        state.stream != 0 && self.client.liveness == Liveness::Stream
+    }
+
     /// From now on nothing is taken from the client, and nothing is waited for.
     pub fn deafen(&self) {
         self.change(|state| state.phase = Phase::Deaf);
     }
 
     /// It is over.
-    pub fn over(&self, why: &str) {
+    pub fn over(&self, ended: Ended) {
         self.change(|state| {
             state.held.clear();
-            state.phase = Phase::Over(why.to_owned());
+            state.phase = Phase::Over(ended);
         });
     }
 
@@ -344,9 +388,12 @@ impl Seat {
         self.lock().lost
     }
 
-    /// Whether it is over.
-    pub fn has_ended(&self) -> bool {
-        matches!(self.lock().phase, Phase::Over(_))
+    /// How it has ended, once it is over.
+    pub fn ended(&self) -> Option<Ended> {
+        match &self.lock().phase {
+            Phase::Over(ended) => Some(ended.clone()),
+            Phase::Live | Phase::Deaf => None,
+        }
     }
 
     /// Waits until it is over.
@@ -359,41 +406,26 @@ impl Seat {
 
     /// Where the messages of its partitions are.
     pub fn topic(&self) -> &Topic {
-        &self.topic
-    }
-
-    /// Whether the log has a message at an offset, as far as is known: nobody can have handled what
-    /// is not there, and a checkpoint past the end would stop the partition.
-    async fn has(&self, commits: &[Commit]) -> Result<Vec<bool>, Failure> {
-        let look = |ends: &BTreeMap<PartitionId, Bounds>| {
-            let has = |commit: &Commit| {
-                let bounds = ends.get(&PartitionId::new(commit.partition.as_str()));
-                bounds.is_some_and(|bounds| commit.offset < bounds.end.0)
-            };
-            commits.iter().map(has).collect::<Vec<bool>>()
-        };
-        let ends = || self.ends.lock().unwrap_or_else(PoisonError::into_inner);
-        let known = look(&ends());
-        if known.iter().all(|has| *has) {
-            return Ok(known);
-        }
-        let now = self.topic.bounds().await?;
-        let known = look(&now);
-        *ends() = now;
-        Ok(known)
+        &self.topic.topic
     }
 
     /// A commit of the client: what became of each, in order.
     pub async fn commit(&self, commits: &[Commit]) -> Result<Vec<Committed>, Failure> {
-        let there = self.has(commits).await?;
+        // Nobody can have handled what is not there, and a checkpoint past the end would stop the
+        // partition.
+        let message = |commit: &Commit| {
+            let partition = PartitionId::new(commit.partition.as_str());
+            (partition, Offset(commit.offset))
+        };
+        let messages: Vec<_> = commits.iter().map(message).collect();
+        let there = self.topic.has(&messages).await?;
         let grants: Vec<Option<Grant>> = {
             let state = self.lock();
-            let grant = |commit: &Commit| {
-                let id = PartitionId::new(commit.partition.as_str());
-                let held = state.held.get(&id)?;
+            let grant = |(commit, (id, _)): (&Commit, &(PartitionId, Offset))| {
+                let held = state.held.get(id)?;
                 (held.grant.epoch.0 == commit.epoch && !held.released).then(|| held.grant.clone())
             };
-            commits.iter().map(grant).collect()
+            commits.iter().zip(&messages).map(grant).collect()
         };
         let each = commits.iter().zip(grants).zip(there);
         let each = each.map(|((commit, grant), there)| async move {
@@ -474,84 +506,6 @@ impl Seat {
     }
 }
 
-/// One commit.
-#[derive(Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
-pub struct Commit {
-    /// Which partition.
-    pub partition: String,
-    /// The epoch that it was assigned under.
-    pub epoch: u64,
-    /// Everything up to and with this offset is done.
-    pub offset: u64,
-}
-
-/// What became of a commit.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ToSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum Verdict {
-    /// It counts.
-    Ok,
-    /// The partition is not this session's under this epoch: stop working on it.
-    Fenced,
-    /// It cannot be, for the reason given; the partition stays.
-    Refused,
-}
-
-/// What became of one commit.
-#[derive(Debug, Serialize, ToSchema)]
-pub struct Committed {
-    /// Which partition.
-    pub partition: String,
-    /// What became of it.
-    pub result: Verdict,
-    /// Why, if it does not count.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub why: Option<String>,
-}
-
-/// A partition that was let go of.
-#[derive(Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
-pub struct Release {
-    /// Which partition.
-    pub partition: String,
-    /// The epoch that it was assigned under.
-    pub epoch: u64,
-    /// Everything up to and with this offset is done, if more is done than was committed.
-    pub offset: Option<u64>,
-}
-
-/// What became of a release.
-#[derive(Debug, Serialize, ToSchema)]
-pub struct Released {
-    /// What became of it.
-    pub result: Verdict,
-    /// Why, if it does not count.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub why: Option<String>,
-}
-
-fn not_held() -> (Verdict, Option<String>) {
-    let why = "this session does not hold the partition under this epoch";
-    (Verdict::Fenced, Some(why.to_owned()))
-}
-
-fn refused(why: impl ToString) -> (Verdict, Option<String>) {
-    (Verdict::Refused, Some(why.to_string()))
-}
-
-fn verdict(committed: Result<(), CommitRefused>) -> (Verdict, Option<String>) {
-    match committed {
-        // Done already, under this very epoch: the same commit came twice, or late.
-        Ok(()) | Err(CommitRefused::GoesBack { .. }) => (Verdict::Ok, None),
-        Err(why @ (CommitRefused::NotOwned | CommitRefused::Fenced { .. })) => {
-            (Verdict::Fenced, Some(why.to_string()))
-        }
-        Err(why @ CommitRefused::NoneFollows) => refused(why),
-    }
-}
-
 /// The open stream of a session.
 pub struct Stream {
     seat: Arc<Seat>,
@@ -572,8 +526,9 @@ impl Frames for Stream {
                 if let Some(news) = state.news.pop_front() {
                     return Ok(news);
                 }
-                if let Phase::Over(why) = &state.phase {
-                    return Err(sse::end(why));
+                if let Phase::Over(Ended { why, again }) = &state.phase {
+                    let end = json!({ "why": why, "again": again });
+                    return Err(sse::frame("end", &end));
                 }
             }
             // The sender lives as long as the seat, which is held here.
@@ -586,9 +541,11 @@ impl Drop for Stream {
     fn drop(&mut self) {
         self.seat.change(|state| {
             if state.stream == self.number {
+                if self.seat.hears_stream(state) {
+                    state.heard = Instant::now();
+                }
                 state.stream = 0;
                 state.news.clear();
-                state.heard = Instant::now();
             }
         });
     }

@@ -1,8 +1,8 @@
 //! A session's token: who it is, and a secret that nobody else has.
 //!
 //! It names the group, the worker and the life that it began with, so that any instance can tell whose
-//! it is and go on with it, and what the consumer calls itself. Only the hash of the secret is ever
-//! kept.
+//! it is and go on with it, what the consumer calls itself, and what shows that it is there. Only the
+//! hash of the secret is ever kept.
 
 use std::fmt;
 
@@ -12,6 +12,7 @@ use parti::WorkerId;
 use parti::core::ids::Incarnation;
 use serde::{Deserialize, Serialize};
 
+use super::seat::{Client, Liveness};
 use crate::access::Hashed;
 use crate::failure::Failure;
 
@@ -62,6 +63,7 @@ struct Carried {
     i: u64,
     s: String,
     n: String,
+    l: Liveness,
 }
 
 /// What a token tells.
@@ -72,16 +74,19 @@ pub struct Shown {
     pub secret: Vec<u8>,
     /// What the consumer calls itself.
     pub consumer: String,
+    /// What shows that it is there.
+    pub liveness: Liveness,
 }
 
 /// The token of a session.
-pub fn write(id: &SessionId, secret: &Secret, consumer: &str) -> String {
+pub fn write(id: &SessionId, secret: &Secret, client: &Client) -> String {
     let carried = Carried {
         g: id.group.clone(),
         w: id.worker.to_string(),
         i: id.incarnation.0,
         s: URL_SAFE_NO_PAD.encode(secret.0),
-        n: consumer.to_owned(),
+        n: client.consumer.clone(),
+        l: client.liveness,
     };
     // Text and a number are always JSON.
     URL_SAFE_NO_PAD.encode(serde_json::to_vec(&carried).unwrap_or_default())
@@ -99,6 +104,7 @@ pub fn read(token: &str) -> Option<Shown> {
         id,
         secret: URL_SAFE_NO_PAD.decode(carried.s).ok()?,
         consumer: carried.n,
+        liveness: carried.l,
     })
 }
 
@@ -117,9 +123,15 @@ mod tests {
             Secret::draw().expect("random"),
             Secret::draw().expect("random"),
         );
-        let shown = read(&write(&id, &secret, "billing")).expect("a token");
+        let client = Client {
+            consumer: "billing".into(),
+            metadata: serde_json::Value::Null,
+            liveness: Liveness::Heartbeat,
+        };
+        let shown = read(&write(&id, &secret, &client)).expect("a token");
         assert_eq!((&shown.id, id.to_string().as_str()), (&id, "worker-7.41"));
         assert_eq!(shown.consumer, "billing");
+        assert_eq!(shown.liveness, Liveness::Heartbeat);
         assert!(secret.hashed().is(&shown.secret));
         assert!(!other.hashed().is(&shown.secret));
         assert_eq!(secret.hashed().badge(), Hashed::of(&shown.secret).badge());

@@ -4,12 +4,14 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::Duration;
 
-use serde_json::Value;
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, BufReader, Lines};
 use tokio::process::{Child, ChildStdout, Command};
 
 use crate::client::PATIENCE;
-use crate::scene::Scene;
+use crate::scene::{Manner, Scene};
+use crate::trouble::{FULL, fillable};
 
 fn clients() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../clients")
@@ -62,6 +64,21 @@ impl Process {
     }
 }
 
+impl Process {
+    fn signal(&self, signal: Signal) {
+        let id = self.child.id().and_then(|id| i32::try_from(id).ok());
+        let id = id.and_then(Pid::from_raw).expect("it runs");
+        kill_process(id, signal).expect("a signal");
+    }
+
+    /// The offsets of the messages it had, by partition.
+    fn handled(&self, partition: &str) -> Vec<u64> {
+        let messages = self.said.iter().filter(|line| line["event"] == "message");
+        let of = messages.filter(|line| line["partition"] == partition);
+        of.filter_map(|line| line["offset"].as_u64()).collect()
+    }
+}
+
 /// Waits until the store has it that all partitions go on here.
 async fn committed(scene: &Scene, partitions: u32, next: u64) {
     let waiting = async {
@@ -105,6 +122,88 @@ async fn share_and_survive(program: &str, example: &str) {
     committed(&scene, 4, 30).await;
 }
 
+/// One of two processes is frozen. Its kernel goes on taking what comes, and still others have its
+/// partitions after a TTL; when it wakes, it handles nothing of what it had, and begins anew.
+async fn freeze_and_wake(program: &str, example: &str) {
+    let scene = Scene::new().await;
+    scene.make_group(4).await;
+    scene.produce(4, 5).await;
+    let mut frozen = Process::start(&scene, program, example);
+    frozen.says("message", 20).await;
+    committed(&scene, 4, 5).await;
+    let mut other = Process::start(&scene, program, example);
+    frozen.says("released", 2).await;
+    other.says("assigned", 2).await;
+    frozen.signal(Signal::STOP);
+    // Long polls are answered into the buffers of a process that cannot know.
+    scene.produce(4, 5).await;
+    other.says("assigned", 4).await;
+    other.says("message", 20).await;
+    committed(&scene, 4, 10).await;
+    frozen.signal(Signal::CONT);
+    let end = frozen.says("end", 1).await;
+    assert_eq!(end[0]["again"], true, "{end:?}");
+    frozen.says("registered", 2).await;
+    frozen.says("assigned", 6).await;
+    scene.produce(4, 5).await;
+    committed(&scene, 4, 15).await;
+    other.says("message", 30).await;
+    frozen.says("message", 30).await;
+    for partition in ["0", "1", "2", "3"] {
+        let mut all = [frozen.handled(partition), other.handled(partition)].concat();
+        all.sort_unstable();
+        assert_eq!(all, (0..15).collect::<Vec<u64>>(), "{partition}: each once");
+        let late = frozen.handled(partition);
+        assert!(
+            !late.iter().any(|offset| (5..10).contains(offset)),
+            "{late:?}"
+        );
+    }
+}
+
+/// A service in trouble is asked again later, until it is mended.
+async fn wait_for_a_mended_service(program: &str, example: &str) {
+    let (scene, store) = fillable().await;
+    scene.make_group(2).await;
+    store.fill(true);
+    let mut process = Process::start(&scene, program, example);
+    let trouble = process.says("trouble", 2).await;
+    let why = trouble[0]["why"].as_str().expect("a reason");
+    assert!(why.contains(FULL), "{why}");
+    store.fill(false);
+    process.says("assigned", 2).await;
+}
+
+/// Evicted for good, it ends with an error, and others have what it had.
+async fn stay_away(program: &str, example: &str) {
+    let scene = Scene::new().await;
+    scene.make_group(4).await;
+    let other = scene.consumer(Manner::Polite).await;
+    other.holds(|held| held.len() == 4).await;
+    let mut process = Process::start(&scene, program, example);
+    let registered = process.says("registered", 1).await;
+    process.says("assigned", 2).await;
+    let worker = &registered[0]["worker"];
+    let group = scene.get("/v1/groups/g").await.ok(200);
+    let workers = group["workers"].as_array().expect("a list").iter();
+    let mut found = workers.filter(|one| one["worker"] == *worker);
+    let incarnation = &found.next().expect("it is there")["incarnation"];
+    let evict = json!({"request": {
+        "kind": "evict", "worker": worker, "incarnation": incarnation, "stay_away": true,
+    }});
+    scene.post("/v1/groups/g/requests", &evict).await.ok(200);
+    let end = process.says("end", 1).await;
+    assert_eq!(end[0]["again"], false, "{end:?}");
+    let why = end[0]["why"].as_str().expect("a reason");
+    assert!(
+        why.contains("evicted this consumer") && !why.contains("process"),
+        "{why}"
+    );
+    let ended = tokio::time::timeout(PATIENCE, process.child.wait()).await;
+    assert!(!ended.expect("in time").expect("it ran").success());
+    other.holds(|held| held.len() == 4).await;
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn python() {
     share_and_survive("python3", "python/example.py").await;
@@ -113,4 +212,34 @@ async fn python() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn node() {
     share_and_survive("node", "node/example.mjs").await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn python_frozen() {
+    freeze_and_wake("python3", "python/example.py").await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn node_frozen() {
+    freeze_and_wake("node", "node/example.mjs").await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn python_waits_for_a_mended_service() {
+    wait_for_a_mended_service("python3", "python/example.py").await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn node_waits_for_a_mended_service() {
+    wait_for_a_mended_service("node", "node/example.mjs").await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn python_stays_away() {
+    stay_away("python3", "python/example.py").await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn node_stays_away() {
+    stay_away("node", "node/example.mjs").await;
 }

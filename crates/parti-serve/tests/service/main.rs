@@ -2,9 +2,13 @@
 
 mod client;
 mod clients;
+mod fetching;
 mod instances;
 mod live;
+mod liveness;
+mod logging;
 mod operating;
 mod safety;
 mod scene;
 mod shares;
+mod trouble;

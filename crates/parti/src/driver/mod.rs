@@ -150,7 +150,9 @@ pub(crate) fn start(parts: Parts, tasks: &Tasks) -> Handles {
         askers: Askers::default(),
         probe: parts.probe,
     };
-    tasks.spawn(driver.run(inbox, parts.commits));
+    // In a place of its own: a task that is moved about while it is made has room for it several
+    // times, for as long as it lives.
+    tasks.spawn(Box::pin(driver.run(inbox, parts.commits)));
     Handles {
         events,
         status: seen,
@@ -225,7 +227,7 @@ impl Driver {
         self.handle(Event::Start);
         let timer = tokio::time::sleep_until(self.wake());
         tokio::pin!(timer);
-        let mut burst = Vec::with_capacity(BURST);
+        let mut burst = Vec::new();
         let mut requests = Vec::new();
         loop {
             tokio::select! {
@@ -241,6 +243,9 @@ impl Driver {
                     self.handle_all(&mut burst);
                 }
                 () = &mut timer => {
+                    // What a burst needed is given back in a quiet moment: one process may have a
+                    // thousand of these loops.
+                    burst.shrink_to_fit();
                     if self.wall.jumped(self.clock.as_ref(), self.origin) {
                         self.handle(Event::ClockJumped);
                     }

@@ -22,8 +22,8 @@ pub struct Args {
     /// The worker's id
     #[arg(value_name = "ID")]
     worker: String,
-    /// Its process ends with an error, for its supervisor to start a new one; otherwise it joins
-    /// again
+    /// It stays away: its process ends with an error, for its supervisor to start a new one; a
+    /// consumer over HTTP is told not to register again. Otherwise it joins again
     #[arg(long)]
     for_good: bool,
     /// How long it must have been silent, in a group without a leader whose other workers are gone

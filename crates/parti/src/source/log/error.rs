@@ -30,6 +30,9 @@ pub enum LogError {
         /// What was asked for.
         asked: u32,
     },
+    /// Ask for something else: this cannot be, whatever state the log is in.
+    #[error("the log cannot do that: {0}")]
+    Invalid(String),
     /// Nothing was done. Try again.
     #[error("the log is not available: {0}")]
     Unavailable(String),
@@ -78,6 +81,7 @@ impl From<LogError> for SourceError {
             LogError::Unavailable(_) | LogError::Unknown(_) => SourceError::Unavailable(text),
             LogError::NoSuchTopic { .. }
             | LogError::Mismatch { .. }
+            | LogError::Invalid(_)
             | LogError::Rejected(_)
             | LogError::Corrupt(_) => SourceError::Rejected(text),
         }

@@ -191,7 +191,7 @@ impl Log {
     fn file(&self, topic: &str) -> Result<PathBuf, LogError> {
         let token = codec::escape(topic);
         if token.is_empty() || token.len() > codec::MAX_TOPIC {
-            return Err(LogError::Rejected(format!(
+            return Err(LogError::Invalid(format!(
                 "a topic's name has from 1 to {} bytes once escaped, this one has {}",
                 codec::MAX_TOPIC,
                 token.len()
@@ -207,7 +207,7 @@ impl Log {
         settings: TopicSettings,
     ) -> Result<Topic, LogError> {
         if settings.partitions == 0 || settings.partitions > MAX_PARTITIONS {
-            return Err(LogError::Rejected(format!(
+            return Err(LogError::Invalid(format!(
                 "topic {name:?} cannot have {} partitions; give from 1 to {MAX_PARTITIONS}",
                 settings.partitions
             )));
@@ -218,7 +218,7 @@ impl Log {
             _ => None,
         };
         if let Some(limit) = nothing {
-            return Err(LogError::Rejected(format!(
+            return Err(LogError::Invalid(format!(
                 "topic {name:?} cannot keep messages up to {limit}: nobody would ever see one; \
                  give more, or no limit"
             )));

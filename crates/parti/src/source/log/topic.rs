@@ -108,7 +108,7 @@ impl Topic {
                 *number < self.partitions() && number.to_string() == partition.as_str()
             })
             .ok_or_else(|| {
-                LogError::Rejected(format!(
+                LogError::Invalid(format!(
                     "topic {:?} has no partition {partition}: it has \"0\" to \"{}\"",
                     self.inner.topic,
                     self.partitions() - 1
@@ -125,7 +125,7 @@ impl Topic {
         let numbered = records.into_iter().map(|record| {
             let size = block::size(&record);
             if size > MAX_MESSAGE as u64 {
-                return Err(LogError::Rejected(format!(
+                return Err(LogError::Invalid(format!(
                     "a message of {size} bytes is too large; the most is {MAX_MESSAGE}"
                 )));
             }
@@ -150,6 +150,42 @@ impl Topic {
             (name.clone(), Offset(offset))
         });
         Ok(named.collect())
+    }
+
+    /// Messages of a partition from an offset on, in order: up to so many, and up to so many bytes of
+    /// keys and payloads; the first one comes, however large it is.
+    pub async fn read_within(
+        &self,
+        partition: &PartitionId,
+        from: Offset,
+        limit: usize,
+        bytes: usize,
+    ) -> Result<Batch, LogError> {
+        let number = self.parse(partition)?;
+        // A copy of its own: a count that all readers and handlers change is slow to change.
+        let name: Arc<str> = Arc::from(&*self.inner.topic);
+        let reading = self.inner.read(move |connection| {
+            let part = rows::part(connection, number)?;
+            let from = from.0.max(part.map_or(0, |part| part.first));
+            let found = rows::messages(connection, &name, number, from, limit, bytes)?;
+            Ok((part, found))
+        });
+        let (part, found) = reading.await?;
+        let Some(part) = part else {
+            return Err(missing(number));
+        };
+        let start = from.0.max(part.first);
+        if let Some(until) = found.damaged_until
+            && found.records.is_empty()
+        {
+            return Err(damaged(partition, start, until));
+        }
+        Ok(Batch {
+            next: Offset(start + found.records.len() as u64),
+            records: found.records,
+            first: Offset(part.first),
+            end: Offset(part.next),
+        })
     }
 
     /// How the topic is now.
@@ -326,32 +362,8 @@ impl Source for Topic {
         from: Offset,
         limit: usize,
     ) -> Result<Batch, SourceError> {
-        let number = self.parse(partition)?;
-        // A copy of its own: a count that all readers and handlers change is slow to change.
-        let name: Arc<str> = Arc::from(&*self.inner.topic);
-        let reading = self.inner.read(move |connection| {
-            let part = rows::part(connection, number)?;
-            let from = from.0.max(part.map_or(0, |part| part.first));
-            let found = rows::messages(connection, &name, number, from, limit, READ_BYTES)?;
-            Ok((part, found))
-        });
-        let (part, found) = reading.await?;
-        let Some(part) = part else {
-            return Err(LogError::Corrupt(format!("partition {number} is missing")).into());
-        };
-        let start = from.0.max(part.first);
-        if let Some(until) = found.damaged_until
-            && found.records.is_empty()
-        {
-            return Err(damaged(partition, start, until));
-        }
-        let batch = Batch {
-            next: Offset(start + found.records.len() as u64),
-            records: found.records,
-            first: Offset(part.first),
-            end: Offset(part.next),
-        };
-        Ok(batch)
+        let reading = self.read_within(partition, from, limit, READ_BYTES);
+        Ok(reading.await?)
     }
 
     async fn resolve(
@@ -373,7 +385,7 @@ impl Source for Topic {
         });
         match reading.await? {
             Some(offset) => Ok(Offset(offset)),
-            None => Err(LogError::Corrupt(format!("partition {number} is missing")).into()),
+            None => Err(missing(number).into()),
         }
     }
 
@@ -419,13 +431,16 @@ impl Source for Topic {
     }
 }
 
-fn damaged(partition: &PartitionId, from: u64, until: u64) -> SourceError {
+fn missing(number: u32) -> LogError {
+    LogError::Corrupt(format!("partition {number} is missing"))
+}
+
+fn damaged(partition: &PartitionId, from: u64, until: u64) -> LogError {
     LogError::Corrupt(format!(
         "partition {partition} has no sound message from offset {from} to {}; restore the topic's \
          file from a backup, or set the checkpoint to {until}, which skips them",
         until.saturating_sub(1)
     ))
-    .into()
 }
 
 /// Which partitions grew, told one by one.

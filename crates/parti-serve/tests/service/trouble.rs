@@ -1,0 +1,230 @@
+//! A store or a log that is full, or gone: the service says that it is its own trouble, what to mend,
+//! and goes on once that is done.
+
+use std::fs;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use parti::async_trait;
+use parti::store::{Entry, Error, Memory, Revision, Scope, Store, Watch, Write};
+use parti_serve::Service;
+use serde_json::json;
+
+use crate::client::{Reply, send};
+use crate::scene::{Manner, Scene, settings};
+
+/// What a full disk says.
+pub const FULL: &str = "no space is left on the disk; make some";
+
+/// A store that can be full: it is read, and takes nothing.
+#[derive(Debug, Default)]
+pub struct Fillable {
+    inner: Memory,
+    full: AtomicBool,
+}
+
+impl Fillable {
+    /// From now on.
+    pub fn fill(&self, full: bool) {
+        self.full.store(full, Ordering::SeqCst);
+    }
+}
+
+#[async_trait]
+impl Store for Fillable {
+    fn name(&self) -> &str {
+        self.inner.name()
+    }
+
+    async fn read(&self, key: &str) -> Result<Option<Entry>, Error> {
+        self.inner.read(key).await
+    }
+
+    async fn list(&self, scope: &Scope) -> Result<Vec<Entry>, Error> {
+        self.inner.list(scope).await
+    }
+
+    async fn write(&self, batch: Vec<Write>) -> Vec<Result<Revision, Error>> {
+        if self.full.load(Ordering::SeqCst) {
+            let full = |_| Err(Error::rejected(FULL));
+            return batch.iter().map(full).collect();
+        }
+        self.inner.write(batch).await
+    }
+
+    fn watch(&self, scope: Scope) -> Watch {
+        self.inner.watch(scope)
+    }
+}
+
+/// A service on a store that can be full.
+pub async fn fillable() -> (Scene, Arc<Fillable>) {
+    let store = Arc::new(Fillable::default());
+    let scene = Scene::with(|settings| settings.store = store.clone()).await;
+    (scene, store)
+}
+
+/// It is the server's trouble, with this code; what is wrong is said, and that it may pass.
+#[track_caller]
+fn broken(reply: &Reply, code: &str, why: &str) {
+    assert_eq!(
+        (reply.status, reply.code().as_str()),
+        (503, code),
+        "{reply:?}"
+    );
+    assert!(reply.body.contains(why), "{reply:?}");
+    assert!(
+        reply.head.to_ascii_lowercase().contains("retry-after"),
+        "{reply:?}"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_full_store_is_the_servers_trouble() {
+    let (scene, store) = fillable().await;
+    scene.make_group(2).await;
+    store.fill(true);
+    let consumer = json!({"consumer": "x"});
+    let refused = scene.post("/v1/groups/g/sessions", &consumer).await;
+    broken(&refused, "store_refuses", FULL);
+    let other = json!({"group": "h", "topic": "h", "partitions": 2});
+    broken(
+        &scene.post("/v1/groups", &other).await,
+        "store_refuses",
+        FULL,
+    );
+    // What the caller has wrong stays the caller's.
+    let unknown = scene.post("/v1/groups/none/sessions", &consumer).await;
+    assert_eq!(unknown.status, 404);
+    let long = format!("/v1/groups/{}/sessions", "x".repeat(300));
+    assert_eq!(scene.post(&long, &consumer).await.status, 400);
+    let topic = json!({"group": "h", "topic": "x".repeat(300), "partitions": 2});
+    assert_eq!(scene.post("/v1/groups", &topic).await.status, 400);
+    let wish = json!({"request": {"kind": "drain", "worker": "x".repeat(600_000)}});
+    assert_eq!(scene.post("/v1/groups/g/requests", &wish).await.status, 400);
+    // Mended, it goes on.
+    store.fill(false);
+    scene.post("/v1/groups/g/sessions", &consumer).await.ok(201);
+    scene.post("/v1/groups", &other).await.ok(201);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_deleted_store_is_the_servers_trouble_and_readyz_says_no() {
+    let place = tempfile::tempdir().expect("a folder");
+    let file = place.path().join("group.db");
+    let url = format!("sqlite:{}", file.display());
+    let store = parti::store::open(&url).await.expect("a store");
+    let scene = Scene::with(|settings| settings.store = store).await;
+    scene.make_group(2).await;
+    let ready = scene.get("/readyz").await;
+    assert_eq!((ready.status, ready.body.as_str()), (200, "ready\n"));
+    for part in ["group.db", "group.db-wal", "group.db-shm"] {
+        fs::remove_file(place.path().join(part)).expect("deleted");
+    }
+    let gone = "deleted or moved";
+    broken(&scene.get("/v1/groups").await, "store_refuses", gone);
+    broken(&scene.get("/v1/groups/g").await, "store_refuses", gone);
+    let refused = scene
+        .post("/v1/groups/g/sessions", &json!({"consumer": "x"}))
+        .await;
+    broken(&refused, "store_refuses", gone);
+    // A look serves all who ask within a second.
+    let not_ready = loop {
+        let reply = scene.get("/readyz").await;
+        if reply.status != 200 {
+            break reply;
+        }
+    };
+    broken(&not_ready, "not_ready", "the store cannot be used");
+    let place = place.path().display().to_string();
+    assert!(
+        !not_ready.body.contains(&place),
+        "nobody is told where: {not_ready:?}"
+    );
+    let alive = scene.get("/healthz").await;
+    assert_eq!((alive.status, alive.body.as_str()), (200, "alive\n"));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_deleted_log_is_the_servers_trouble() {
+    let scene = Scene::new().await;
+    scene.make_group(2).await;
+    scene.produce(2, 3).await;
+    let consumer = scene.consumer(Manner::Polite).await;
+    let held = consumer.holds(|held| held.len() == 2).await;
+    let log = scene.folder.path().join("log");
+    fs::rename(&log, scene.folder.path().join("away")).expect("moved");
+    let gone = "deleted or moved";
+    let fetched = scene.get("/v1/topics/t/partitions/0/messages").await;
+    broken(&fetched, "source_refuses", gone);
+    let produced = json!({"messages": [{"payload": "x"}]});
+    let produced = scene.post("/v1/topics/t/messages", &produced).await;
+    broken(&produced, "source_refuses", gone);
+    let (epoch, _) = held["0"];
+    let commit = json!({"commits": [{"partition": "0", "epoch": epoch, "offset": 1}]});
+    broken(
+        &consumer.post("commits", &commit).await,
+        "source_refuses",
+        gone,
+    );
+    // An instance that never had it says so, too, and makes no new one in its place.
+    let other = settings(scene.store.clone(), &scene.folder).await;
+    let other = Service::start(other).await.expect("a second instance");
+    let body = json!({"consumer": "x"}).to_string();
+    let path = "/v1/groups/g/sessions";
+    let refused = send(other.address(), "POST", path, &[], Some(&body)).await;
+    broken(&refused, "source_refuses", "a topic that is gone");
+    let again = json!({"group": "g", "topic": "t", "partitions": 2}).to_string();
+    let refused = send(other.address(), "POST", "/v1/groups", &[], Some(&again)).await;
+    broken(&refused, "source_refuses", "a topic that is gone");
+    assert!(!log.exists());
+    // A name that nobody has is still the caller's mistake.
+    let unknown = "/v1/topics/unknown/partitions/0/messages";
+    assert_eq!(
+        send(other.address(), "GET", unknown, &[], None)
+            .await
+            .status,
+        404
+    );
+    fs::rename(scene.folder.path().join("away"), &log).expect("moved back");
+    send(other.address(), "POST", path, &[], Some(&body))
+        .await
+        .ok(201);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_group_that_is_refused_makes_no_topic() {
+    let scene = Scene::new().await;
+    scene.make_group(2).await;
+    for refused in [
+        json!({"group": "g", "topic": "u", "partitions": 2}),
+        json!({"group": "g", "topic": "u", "partitions": 2, "strategy": "round_robin"}),
+        json!({"group": "no/name", "topic": "u", "partitions": 2}),
+    ] {
+        let reply = scene.post("/v1/groups", &refused).await;
+        assert!([400, 409].contains(&reply.status), "{reply:?}");
+        let topic = scene.get("/v1/topics/u/partitions/0/messages").await;
+        assert_eq!(topic.status, 404, "{refused}");
+    }
+    let new = json!({"group": "h", "topic": "u", "partitions": 2});
+    scene.post("/v1/groups", &new).await.ok(201);
+    scene
+        .get("/v1/topics/u/partitions/0/messages")
+        .await
+        .ok(200);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn health_needs_no_token() {
+    let access = parti_serve::Access::default().operate_token("a-token-for-everything");
+    let scene = Scene::with(|settings| settings.access = access).await;
+    for path in ["/healthz", "/readyz"] {
+        let reply = scene.get(path).await;
+        assert_eq!(reply.status, 200, "{path}");
+        assert!(
+            reply.head.to_ascii_lowercase().contains("no-store"),
+            "{path}"
+        );
+    }
+    assert_eq!(scene.get("/v1/about").await.status, 401);
+}
