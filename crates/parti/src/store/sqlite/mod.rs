@@ -4,6 +4,7 @@
 //!   read, list ──▶ readers ─┐
 //!   write ───────▶ writer ──┼─▶ PATH, PATH-wal, PATH-shm ◀── other processes
 //!   watch ◀─beat── pulse ───┘
+//!      ▲── recent: what is new, read once for all of them
 //! ```
 //!
 //! SQLite blocks, so each handle has threads of its own: one that writes (`writer`), two that
@@ -28,6 +29,7 @@
 //! - A process that cannot get the lock for 5 s answers `Unavailable`. A full disk is `Rejected`
 //!   until there is space again.
 
+mod recent;
 mod records;
 #[cfg(test)]
 mod tests;
@@ -44,6 +46,7 @@ use async_trait::async_trait;
 use rusqlite::Connection;
 use tokio::sync::oneshot;
 
+use self::recent::Recent;
 use self::records::LAYOUT;
 use self::writer::Writer;
 use super::{About, Entry, Error, Revision, Scope, Store, Watch, Write, check_key};
@@ -62,6 +65,7 @@ struct Inner {
     name: String,
     readers: Sender<Reading>,
     pulse: Arc<Pulse>,
+    recent: Recent,
     writer: Writer,
 }
 
@@ -123,6 +127,7 @@ impl Inner {
             name,
             readers,
             pulse,
+            recent: Recent::default(),
             writer,
         })
     }

@@ -145,6 +145,36 @@ pub(super) fn news(connection: &Connection, scope: &Scope, since: i64) -> Result
             change,
         )?
         .collect::<Result<Vec<_>>>()?;
+    Ok(up_to(changes, &counter))
+}
+
+/// Whether a scope holds, or could hold, records of partitions.
+pub(super) fn may_be_of_partitions(scope: &Scope) -> bool {
+    let partitions = "partitions/";
+    match scope {
+        Scope::Key(key) => key.starts_with(partitions),
+        Scope::Under(prefix) => prefix.is_empty() || prefix.starts_with(partitions),
+    }
+}
+
+/// What became of everything but partitions since a revision: by the index alone.
+pub(super) fn beside_partitions(connection: &Connection, since: i64) -> Result<News> {
+    let counter = counter(connection)?;
+    if since < counter.floor || since > counter.revision {
+        return Ok(News::Gap);
+    }
+    let changes = connection
+        .prepare_cached(
+            "SELECT key, revision, value FROM records INDEXED BY records_by_revision
+             WHERE revision > ?1 AND (key < 'partitions/' OR key >= 'partitions0')
+             ORDER BY revision LIMIT ?2",
+        )?
+        .query_map(params![since, i64::try_from(CHANGES).unwrap_or(1)], change)?
+        .collect::<Result<Vec<_>>>()?;
+    Ok(up_to(changes, &counter))
+}
+
+fn up_to(changes: Vec<Change>, counter: &Counter) -> News {
     let complete = changes.len() < CHANGES;
     let revision = match changes.last() {
         Some(Change::Put(Entry { revision, .. }) | Change::Deleted { revision, .. })
@@ -154,11 +184,11 @@ pub(super) fn news(connection: &Connection, scope: &Scope, since: i64) -> Result
         }
         _ => counter.revision,
     };
-    Ok(News::Changes {
+    News::Changes {
         changes,
         revision,
         complete,
-    })
+    }
 }
 
 /// Carries out writes, many of them in one transaction: its statements are looked up once.
@@ -237,7 +267,7 @@ fn bounds(prefix: &str) -> (&str, Option<String>) {
 }
 
 /// A revision as SQLite keeps it. One that is too large for it was never given, nor was -1.
-fn number(revision: Revision) -> i64 {
+pub(super) fn number(revision: Revision) -> i64 {
     i64::try_from(revision.0).unwrap_or(-1)
 }
 

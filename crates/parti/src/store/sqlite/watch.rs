@@ -85,12 +85,17 @@ impl Watching {
             }
             State::Following { revision, complete } => {
                 let (revision, complete) = (*revision, *complete);
-                if complete && self.beats.changed().await.is_err() {
+                if !complete {
+                    self.go_on(revision, None).await;
+                } else if self.beats.changed().await.is_ok() {
+                    let beat = *self.beats.borrow_and_update();
+                    self.go_on(revision, Some(beat)).await;
+                } else {
                     // The pulse lives as long as we hold the store; if its thread died, all that is
                     // left is to ask now and then.
                     tokio::time::sleep(RETRY).await;
+                    self.go_on(revision, None).await;
                 }
-                self.go_on(revision).await;
             }
         }
     }
@@ -119,12 +124,21 @@ impl Watching {
         }
     }
 
-    async fn go_on(&mut self, since: i64) {
-        let scope = self.scope.clone();
-        let news = self
-            .inner
-            .read(move |connection| records::news(connection, &scope, since));
-        match news.await {
+    /// What is new, as of a beat: of what was read for all, if it is there.
+    async fn news(&self, since: i64, beat: Option<u64>) -> Result<News, Error> {
+        let (inner, scope) = (&self.inner, self.scope.clone());
+        if let Some(beat) = beat
+            && let Some(news) = inner.recent.news(inner, &scope, since, beat).await?
+        {
+            return Ok(news);
+        }
+        inner
+            .read(move |connection| records::news(connection, &scope, since))
+            .await
+    }
+
+    async fn go_on(&mut self, since: i64, beat: Option<u64>) {
+        match self.news(since, beat).await {
             Ok(News::Changes {
                 changes,
                 revision,
