@@ -223,13 +223,20 @@ impl Seat {
         result
     }
 
-    /// The client is there.
+    /// The client is there. An answer tells it that what it holds is its own: so there is none while
+    /// this instance cannot know that.
     pub fn hear(&self) -> Result<(), Failure> {
         let mut state = self.lock();
         match &state.phase {
             Phase::Live => {
                 state.heard = Instant::now();
-                Ok(())
+                match state.held.values().next() {
+                    Some(held) if !held.grant.is_leased() => Err(Failure::unavailable(
+                        "this instance does not reach its store, and others may take over what the \
+                         session holds: handle nothing, until this or another instance answers",
+                    )),
+                    _ => Ok(()),
+                }
             }
             Phase::Deaf => Err(Failure::session_gone("this session is ending")),
             Phase::Over(ended) if !ended.again => Err(Failure::dismissed(&ended.why)),

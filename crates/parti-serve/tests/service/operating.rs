@@ -143,6 +143,11 @@ async fn requests_are_done_when_they_are_answered() {
     }
     let nobody = json!({"request": {"kind": "drain", "worker": "worker-77"}});
     assert_eq!(scene.post(path, &nobody).await.code(), "conflict");
+    // What cannot be a worker is refused before anybody writes it down.
+    let markup = json!({"request": {"kind": "drain", "worker": "<b>"}});
+    let refused = scene.post(path, &markup).await;
+    assert_eq!(refused.code(), "conflict", "{refused:?}");
+    assert!(refused.body.contains("cannot be a worker"), "{refused:?}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -4,14 +4,15 @@
 use std::fs;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use parti::async_trait;
 use parti::store::{Entry, Error, Memory, Revision, Scope, Store, Watch, Write};
 use parti_serve::Service;
 use serde_json::json;
 
-use crate::client::{Reply, send};
-use crate::scene::{Manner, Scene, settings};
+use crate::client::{PATIENCE, Reply, send};
+use crate::scene::{Consumer, Manner, Scene, settings};
 
 /// What a full disk says.
 pub const FULL: &str = "no space is left on the disk; make some";
@@ -106,6 +107,37 @@ async fn a_full_store_is_the_servers_trouble() {
     store.fill(false);
     scene.post("/v1/groups/g/sessions", &consumer).await.ok(201);
     scene.post("/v1/groups", &other).await.ok(201);
+}
+
+/// Waits until a sign of life is answered with this status.
+async fn until_beat(consumer: &Consumer, status: u16) -> Reply {
+    let beating = async {
+        loop {
+            let reply = consumer.post("heartbeat", &json!({})).await;
+            if reply.status == status {
+                return reply;
+            }
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    };
+    let answered = tokio::time::timeout(PATIENCE, beating).await;
+    answered.unwrap_or_else(|_| panic!("no beat is answered with {status}"))
+}
+
+/// Somebody else may be about to take over, and the client could not know.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_instance_without_its_store_tells_nobody_that_all_is_well() {
+    let (scene, store) = fillable().await;
+    scene.make_group(2).await;
+    let consumer = scene.consumer(Manner::Polite).await;
+    consumer.holds(|held| held.len() == 2).await;
+    until_beat(&consumer, 200).await;
+    store.fill(true);
+    let refused = until_beat(&consumer, 503).await;
+    broken(&refused, "unavailable", "handle nothing");
+    store.fill(false);
+    until_beat(&consumer, 200).await;
+    consumer.holds(|held| held.len() == 2).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

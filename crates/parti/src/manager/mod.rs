@@ -91,11 +91,17 @@ impl Grant {
             .await
     }
 
+    /// Whether the lease of this worker's session is alive. While it has lapsed, because the store
+    /// could not be reached for too long, somebody else may be about to take over.
+    pub fn is_leased(&self) -> bool {
+        self.committer.lease_is_alive()
+    }
+
     /// Whether messages may be handled now: look before each one. False once it is to be revoked, or
     /// is lost; and while the lease of this worker's session has lapsed, because then somebody else
     /// may be about to take over.
     pub fn may_handle(&self) -> bool {
-        self.mine.load(Ordering::Acquire) && self.committer.lease_is_alive()
+        self.mine.load(Ordering::Acquire) && self.is_leased()
     }
 }
 

@@ -133,7 +133,9 @@ impl Forcing<'_> {
         self.waiting = waiting;
         self.over.extend(self.partitions(&over));
         self.pauses.look(records);
-        self.pauses.resume(&self.over).await
+        self.pauses.resume(&self.over).await?;
+        let waiting = self.partitions(&self.waiting);
+        self.pauses.pause_again(waiting, records).await
     }
 
     fn partitions(&self, places: &[usize]) -> BTreeSet<PartitionId> {

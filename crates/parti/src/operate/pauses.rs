@@ -6,8 +6,13 @@
 //! ```
 //!
 //! A leader that still carries out a pause would tell that it was taken back: so its word that it is
-//! done is waited for, while there is time. A leader carries out requests in the order in which they were made. So a resume that follows is
-//! the end of a pause also where nobody has carried out that pause yet.
+//! done is waited for, while there is time. A leader carries out requests in the order in which they
+//! were made. So a resume that follows is the end of a pause also where nobody has carried out that
+//! pause yet.
+//!
+//! Other forced changes of the same partition are not "others" here: nobody wants it paused for their
+//! sake once they are done, or were killed. Each pauses and resumes for itself, and pauses again what
+//! another one resumed too early.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -41,6 +46,8 @@ pub(super) struct Pauses<'a> {
     known: BTreeSet<Key>,
     /// Our requests to pause: where each was written, and for what.
     asked: BTreeMap<Key, (Revision, PartitionId)>,
+    /// Those of ours that were seen to be paused.
+    seen: BTreeSet<PartitionId>,
     /// Whether a leader has looked at one of those.
     is_led: bool,
     /// The newest request that was seen.
@@ -61,6 +68,7 @@ impl<'a> Pauses<'a> {
             of_others: BTreeSet::new(),
             known: BTreeSet::new(),
             asked: BTreeMap::new(),
+            seen: BTreeSet::new(),
             is_led: false,
             newest: Revision(0),
             last: None,
@@ -73,10 +81,11 @@ impl<'a> Pauses<'a> {
         partitions: BTreeSet<PartitionId>,
         records: &Records,
     ) -> Result<(), Error> {
-        let under_way = pauses(records).filter(|(_, _, record)| !record.outcome.is_final());
-        let of_others: BTreeSet<&PartitionId> = under_way
+        let forced = forced(records);
+        let of_others: BTreeSet<&PartitionId> = pauses(records)
+            .filter(|(_, _, record)| !record.outcome.is_final() && !is_forced(record))
             .map(|(_, partition, _)| partition)
-            .chain(records.paused())
+            .chain(records.paused().iter().filter(|id| !forced.contains(id)))
             .collect();
         let wanted = partitions.into_iter().filter(|id| !of_others.contains(id));
         let wanted: BTreeSet<PartitionId> = wanted.collect();
@@ -100,11 +109,43 @@ impl<'a> Pauses<'a> {
         self.known = known.collect();
         // Also if not all of it can be written: some of them may be paused by it.
         self.ours = wanted.clone();
-        let asked = self.ask(requests, PAUSED).await?.into_iter().zip(wanted);
-        self.asked = asked
-            .map(|((key, revision), partition)| (key, (revision, partition)))
-            .collect();
+        self.ask_to_pause(requests, wanted).await
+    }
+
+    async fn ask_to_pause(
+        &mut self,
+        requests: Vec<Request>,
+        partitions: BTreeSet<PartitionId>,
+    ) -> Result<(), Error> {
+        let asked = self
+            .ask(requests, PAUSED)
+            .await?
+            .into_iter()
+            .zip(partitions);
+        let asked = asked.map(|((key, revision), partition)| (key, (revision, partition)));
+        self.asked.extend(asked);
         Ok(())
+    }
+
+    /// Pauses again those of these that somebody has resumed before their time.
+    pub async fn pause_again(
+        &mut self,
+        partitions: BTreeSet<PartitionId>,
+        records: &Records,
+    ) -> Result<(), Error> {
+        let paused: BTreeSet<&PartitionId> = records.paused().iter().collect();
+        let again = partitions.into_iter().filter(|id| {
+            let ours = self.ours.contains(id) && !self.of_others.contains(id);
+            ours && self.seen.contains(id) && !paused.contains(id)
+        });
+        let again: BTreeSet<PartitionId> = again.collect();
+        if again.is_empty() || self.is_leaderless {
+            return Ok(());
+        }
+        self.seen.retain(|id| !again.contains(id));
+        let pause = |partition| Request::Pause { partition };
+        let requests = again.iter().cloned().map(pause).collect();
+        self.ask_to_pause(requests, again).await
     }
 
     /// Takes note of what the leader and others did about it.
@@ -117,6 +158,7 @@ impl<'a> Pauses<'a> {
                     under_way.insert(key);
                 }
             } else if !self.known.contains(key)
+                && !is_forced(record)
                 && !matches!(record.outcome, Outcome::Refused { .. })
             {
                 self.of_others.insert(partition.clone());
@@ -131,8 +173,10 @@ impl<'a> Pauses<'a> {
         };
         let done = self.asked.extract_if(.., is_done);
         self.known.extend(done.map(|(key, _)| key));
-        let paused = records.paused();
-        self.is_led |= paused.iter().any(|id| self.ours.contains(id));
+        let paused = records.paused().iter();
+        let seen = paused.filter(|id| self.ours.contains(*id)).cloned();
+        self.seen.extend(seen);
+        self.is_led |= !self.seen.is_empty();
     }
 
     /// Whether one of these is paused by this, and not yet asked to be resumed.
@@ -224,4 +268,26 @@ fn pauses(records: &Records) -> impl Iterator<Item = (&Key, &PartitionId, &Reque
             _ => None,
         }
     })
+}
+
+/// Whether it is for a forced change: of this command, or of another one.
+fn is_forced(record: &RequestRecord) -> bool {
+    record.why.starts_with(PAUSED)
+}
+
+/// Partitions whose newest pause is for a forced change.
+fn forced(records: &Records) -> BTreeSet<&PartitionId> {
+    let mut newest: BTreeMap<&PartitionId, (Revision, bool)> = BTreeMap::new();
+    for stored in &records.requests {
+        if let Record::Request(record) = &stored.record
+            && let Request::Pause { partition } = &record.request
+            && !matches!(record.outcome, Outcome::Refused { .. })
+        {
+            let one = (stored.revision, is_forced(record));
+            let known = newest.entry(partition).or_insert(one);
+            *known = (*known).max(one);
+        }
+    }
+    let forced = newest.into_iter().filter(|(_, (_, forced))| *forced);
+    forced.map(|(partition, _)| partition).collect()
 }

@@ -189,14 +189,25 @@ pub async fn request(
 
 /// A request, as it is written down.
 pub(super) fn record(request: Request, reason: &Reason) -> Result<RequestRecord, Error> {
-    Ok(RequestRecord {
+    let asked = RequestRecord {
         request,
         by: reason.by.clone(),
         why: reason.why.clone(),
         at: wall_ms(),
         outcome: Outcome::Open,
         nonce: nonce()?,
-    })
+    };
+    // What no leader could read would stay for good, and be shown to nobody.
+    let key = Key::Request(String::new().into());
+    let written = Record::Request(Arc::new(asked.clone())).encode();
+    match Record::decode(&key, &written) {
+        Record::Request(_) => Ok(asked),
+        _ => Err(Error::Refused(format!(
+            "{} names what cannot be a worker or a partition; see `parti group describe` for those \
+             of the group",
+            asked.request
+        ))),
+    }
 }
 
 /// What became of the partitions of a worker that is gone.

@@ -221,7 +221,8 @@ fn tell_fenced(changes: &[Change]) {
     for change in changes {
         if let (Some(owner), Verdict::Change) = (&change.served_by, &change.verdict) {
             eprintln!(
-                "partition {}: {} had not let go of it, and is fenced at its next commit",
+                "partition {0}: {1} had not let go of it, and is fenced at its next commit; if nothing \
+                 arrives there, pause and resume it once {1} is back",
                 change.partition,
                 plain(owner.as_str())
             );

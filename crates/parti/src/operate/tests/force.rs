@@ -234,3 +234,44 @@ async fn where_nobody_leads_the_pause_and_its_end_are_left_in_order() {
     let asked: Vec<&str> = requests.iter().map(|one| one.text.as_str()).collect();
     assert_eq!(asked, ["pause partition 0", "resume partition 0"]);
 }
+
+/// Nobody takes another one's pause for one of an operator: two of them would leave it paused.
+#[tokio::test(start_paused = true)]
+async fn what_another_forced_change_paused_too_is_resumed() {
+    let (desk, _) = served("leader").await;
+    let leading = async {
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        let (_, mut request) = open_request(&desk).await;
+        request.by = "bob".into();
+        let key = Key::Request("bobs".into());
+        desk.put(key, Record::Request(request.into())).await;
+        lead(&desk, 3).await;
+    };
+    let both = async { tokio::join!(apply(&desk, &["0"]), leading) };
+    let both = tokio::time::timeout(Duration::from_secs(300), both).await;
+    let (applied, ()) = both.expect("it is resumed");
+    assert_eq!(applied.left_paused, []);
+    assert_eq!(paused(&desk).await, [""; 0]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_another_one_resumes_too_early_is_paused_again() {
+    let (desk, _) = served("leader").await;
+    let leading = async {
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        // It is paused, and its owner takes its time.
+        let (key, mut request) = open_request(&desk).await;
+        desk.decide(|overrides| overrides.pause(&partition("0")))
+            .await;
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        request.outcome = Outcome::Done;
+        desk.put(key, Record::Request(request.into())).await;
+        desk.decide(|overrides| overrides.resume(&partition("0")))
+            .await;
+        lead(&desk, 2).await;
+    };
+    let (applied, ()) = tokio::join!(apply(&desk, &["0"]), leading);
+    assert_eq!(applied.left_paused, []);
+    assert_eq!(applied.changes[0].served_by, None, "nobody was fenced");
+    assert_eq!(paused(&desk).await, [""; 0]);
+}
