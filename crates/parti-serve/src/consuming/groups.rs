@@ -23,6 +23,7 @@ use parti::inspect;
 use parti::source::Source as _;
 use parti::source::log::TopicSettings;
 use parti::store::{self, GroupStore};
+use parti::{PartitionId, StartPosition};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use utoipa::ToSchema;
@@ -113,6 +114,12 @@ async fn check(
     strategy: StrategyName,
 ) -> Result<(), Failure> {
     let topic = places.topic_if_any(&new.topic).await?;
+    if let Some(opened) = &topic {
+        // Its file may be gone since it was opened; another one of this name would be empty, and
+        // producers would not notice.
+        let first = PartitionId::new("0");
+        opened.topic.resolve(&first, StartPosition::Latest).await?;
+    }
     let Some(group) = inspect::group(records).await? else {
         return Ok(());
     };

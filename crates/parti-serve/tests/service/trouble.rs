@@ -199,6 +199,13 @@ async fn a_deleted_log_is_the_servers_trouble() {
         "source_refuses",
         gone,
     );
+    // Nor is there an empty one in its place, for this group or another one.
+    for group in ["g", "h"] {
+        let again = json!({"group": group, "topic": "t", "partitions": 2});
+        let refused = scene.post("/v1/groups", &again).await;
+        broken(&refused, "source_refuses", gone);
+    }
+    assert!(!log.exists());
     // An instance that never had it says so, too, and makes no new one in its place.
     let other = settings(scene.store.clone(), &scene.folder).await;
     let other = Service::start(other).await.expect("a second instance");
