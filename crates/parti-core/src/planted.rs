@@ -54,6 +54,10 @@ mod registry {
         AnyBadge,
         /// A partition is taken while the own lease has lapsed.
         TakeWithoutLease,
+        /// A lease that lapsed and came back counts as if it had never lapsed.
+        LapseForgotten,
+        /// After a lapse, messages are handled before it is known what is still owned.
+        HandleInDoubt,
         /// A take whose fate is open counts as failed, and is forgotten.
         TimeoutIsFailure,
         /// A take whose fate is open counts as done.

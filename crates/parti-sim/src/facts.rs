@@ -501,9 +501,10 @@ impl Facts {
                     }
                 }
             }
-            Seen::Revoked { .. } | Seen::Decided { .. } | Seen::Asked { .. } => {
-                self.take_in_wish(seen);
-            }
+            Seen::Revoked { .. }
+            | Seen::Decided { .. }
+            | Seen::Asked { .. }
+            | Seen::Forced { .. } => self.take_in_wish(seen),
             Seen::Slow { proc, until } => self.procs[proc].slowed.push((self.now, until)),
             Seen::Answered { .. } | Seen::Delivered { .. } | Seen::TermShown { .. } => {}
             Seen::Acknowledged { proc, revision } => {

@@ -52,6 +52,14 @@ pub enum Fault {
         /// Which partition, counted round.
         partition: usize,
     },
+    /// Everybody stands still. An operator who waits in vain changes the record of a partition over
+    /// its owner.
+    Force {
+        /// Which partition, counted round.
+        partition: usize,
+        /// For how long.
+        length: Micros,
+    },
     /// A process starts on a machine that runs none.
     Join {
         /// Where.
@@ -309,7 +317,7 @@ impl WriteKind {
 }
 
 /// Names of the kinds of faults, in the order of [`Fault::kind`].
-pub const KINDS: [&str; 31] = [
+pub const KINDS: [&str; 32] = [
     "crash",
     "pause",
     "suspend",
@@ -341,6 +349,7 @@ pub const KINDS: [&str; 31] = [
     "stop all",
     "ask",
     "rehost",
+    "force",
 ];
 
 impl Fault {
@@ -378,6 +387,7 @@ impl Fault {
             Fault::StopAll { .. } => 28,
             Fault::Ask { .. } => 29,
             Fault::Rehost { .. } => 30,
+            Fault::Force { .. } => 31,
         }
     }
 
@@ -399,6 +409,7 @@ impl Fault {
             | Fault::SourceDown { length, .. }
             | Fault::LaggingReplica { length, .. }
             | Fault::Overthrow { length, .. }
+            | Fault::Force { length, .. }
             | Fault::LostDeliveries { length, .. }
             | Fault::SlowHandlers { length, .. } => Some(length),
             _ => None,

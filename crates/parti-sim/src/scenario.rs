@@ -37,6 +37,7 @@ pub fn of(setup: &Setup) -> Vec<Timed> {
     faults.extend(requests(setup));
     faults.extend(evictions(setup));
     faults.extend(moves_of_consumers(setup));
+    faults.extend(forced_change(setup));
     faults.sort_by_key(|timed| timed.at);
     faults
 }
@@ -132,6 +133,23 @@ fn moves_of_consumers(setup: &Setup) -> Vec<Timed> {
         Timed { at, fault }
     };
     (0..6).map(one).collect()
+}
+
+/// Rarely they change a checkpoint by force, over an owner that does not answer.
+fn forced_change(setup: &Setup) -> Option<Timed> {
+    let mut rng = Rng::new(setup.seed ^ 0x7061_7274_6921_000a);
+    let calm = matches!(setup.class, Class::Outage | Class::StoreLoss);
+    if calm || !rng.chance(0.08) {
+        return None;
+    }
+    let ttl = setup.ttl();
+    Some(Timed {
+        at: rng.between(5 * SECOND, FAULTS_UNTIL),
+        fault: Fault::Force {
+            partition: rng.below(setup.partitions.len() as u64) as usize,
+            length: rng.between(2 * ttl, 3 * ttl),
+        },
+    })
 }
 
 struct Draw<'a> {

@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use parti_core::ids::{Offset, Revision, Term, WorkerId};
+use parti_core::ids::{Offset, PartitionId, Revision, Term, WorkerId};
 use parti_core::io::{HandlerResult, Job, Stored};
 use parti_core::key::Key;
-use parti_core::record::{OverridesRecord, Record, RequestRecord, WorkerRecord};
+use parti_core::record::{OverridesRecord, PartitionRecord, Record, RequestRecord, WorkerRecord};
 use parti_core::time::Time;
 use parti_core::worker::{Action, Fatal};
 
@@ -184,6 +184,17 @@ pub enum Seen<'a> {
         revision: Revision,
         /// What they are now.
         record: &'a Arc<OverridesRecord>,
+    },
+    /// An operator changed the record of a partition over its owner, which stands still.
+    Forced {
+        /// The owner.
+        proc: Proc,
+        /// Which.
+        id: &'a PartitionId,
+        /// At which revision.
+        revision: Revision,
+        /// What it is now.
+        record: &'a Arc<PartitionRecord>,
     },
     /// An operator of a group without a leader revoked a session.
     Revoked {

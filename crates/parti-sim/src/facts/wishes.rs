@@ -30,6 +30,17 @@ impl Facts {
                 let record = Record::Worker((*record).clone());
                 self.put(Key::Worker((*id).clone()), *revision, record);
             }
+            Seen::Forced {
+                proc,
+                id,
+                revision,
+                record,
+            } => {
+                self.procs[*proc].ends.push(self.now);
+                self.ownership_changed = self.now;
+                let record = Record::Partition((*record).clone());
+                self.put(Key::Partition((*id).clone()), *revision, record);
+            }
             Seen::Decided { revision, record } => {
                 let record = Record::Overrides((*record).clone());
                 self.put(Key::Overrides, *revision, record);

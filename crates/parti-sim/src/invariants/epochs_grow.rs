@@ -32,6 +32,9 @@ impl Invariant for EpochsGrow {
                 "process {proc} deleted the record of partition {id}"
             ));
         }
+        if let Seen::Forced { id, record, .. } = seen {
+            self.highest.insert(id.as_str().to_owned(), record.epoch);
+        }
         let Some((proc, partition, before, after)) = partition_write(seen) else {
             return Ok(());
         };

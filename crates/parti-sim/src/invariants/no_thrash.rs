@@ -99,6 +99,8 @@ fn asked_moves(facts: &Facts, seen: &Seen<'_>) -> u64 {
         StrategyChoice::ConsistentHash { .. } | StrategyChoice::FairShare => 0,
     };
     match seen {
+        // It is taken again.
+        Seen::Forced { .. } => all.max(1),
         // What changed is not seen, and everybody aims anew, without a look at who serves what.
         Seen::Decided { .. } => all.max(partitions.div_ceil(2)),
         Seen::Asked { record, .. } => match &record.request {

@@ -136,6 +136,7 @@ impl World {
                 machine,
                 partition,
             } => self.ask(wish, machine, partition),
+            Fault::Force { partition, length } => return self.wait_in_vain(partition, length),
             Fault::Refresh { machine } => {
                 let Some(proc) = self.running_on(machine) else {
                     return false;

@@ -133,6 +133,8 @@ enum Happening {
     SourceBack { proc: Proc },
     /// What was held back on its way to the store goes on.
     HeldGoOn,
+    /// An operator has waited long enough for the owner of a partition.
+    Force { partition: usize },
     /// The source's lagging replica has caught up, unless it lags anew.
     ReplicaCatchesUp,
     /// A closed connection is noticed by the source.
@@ -346,6 +348,7 @@ impl World {
                 event,
             } => self.source_news(proc, client, event),
             Happening::HeldGoOn => self.held_go_on(),
+            Happening::Force { partition } => self.force(partition),
             Happening::ReplicaCatchesUp => self.replica_catches_up(),
             Happening::SourceBack { proc } => self.source_back(proc),
             Happening::Disconnected { client } => {

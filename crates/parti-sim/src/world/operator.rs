@@ -5,15 +5,17 @@ use std::sync::Arc;
 
 use parti_core::config::Coordination;
 use parti_core::ids::{Nonce, PartitionId, WorkerId};
-use parti_core::io::{Expect, Write};
+use parti_core::io::{Expect, Stored, Write};
 use parti_core::key::Key;
 use parti_core::record::{
-    Outcome, OverridesRecord, Pinned, Record, Request, RequestRecord, SessionStatus, WorkerRecord,
+    Outcome, OverridesRecord, PartitionRecord, Pinned, Record, Request, RequestRecord,
+    SessionStatus, WorkerRecord,
 };
 
-use super::World;
-use crate::facts::{Proc, Seen};
+use super::{Happening, World};
+use crate::facts::{Life, Proc, Seen};
 use crate::fault::Wish;
+use crate::setup::{Micros, SECOND};
 
 impl World {
     /// Asks for something; the worker is whoever runs there, the partition is counted round.
@@ -103,6 +105,75 @@ impl World {
             self.jury.see(self.now, seen);
         }
         self.tell_watchers(&key);
+    }
+
+    /// Everybody stands still while an operator waits for the owner of a partition to let go of it.
+    pub(super) fn wait_in_vain(&mut self, partition: usize, length: Micros) -> bool {
+        let partition = partition % self.setup.partitions.len();
+        if self.owner_of(partition).is_none() {
+            return false;
+        }
+        for proc in 0..self.procs.len() {
+            self.pause(proc, length);
+        }
+        let at = self.now + length * 9 / 10;
+        self.queue.push(at, Happening::Force { partition });
+        true
+    }
+
+    /// Writes over the owner of a partition, if it has been still for longer than its lease lasts.
+    /// The checkpoint stays where it is, so that all other promises still hold.
+    pub(super) fn force(&mut self, partition: usize) {
+        let Some((proc, found)) = self.owner_of(partition) else {
+            return;
+        };
+        let Life::Paused(since) = self.jury.facts.procs[proc].life else {
+            return;
+        };
+        let lease = self.setup.ttl() + SECOND;
+        let (Record::Partition(before), true) = (&found.record, self.now >= since + lease) else {
+            return;
+        };
+        self.requests += 1;
+        let record = Arc::new(PartitionRecord {
+            epoch: before.epoch.next(),
+            owner: None,
+            nonce: Nonce(self.requests),
+            ..(**before).clone()
+        });
+        let key = found.key.clone();
+        self.store.apply_one(&Write {
+            key: key.clone(),
+            expect: Expect::At(found.revision),
+            value: Some(Record::Partition(record.clone())),
+        });
+        for accepted in self.store.drain_log() {
+            let revision = accepted.revision;
+            let id = &self.setup.partitions[partition].id;
+            self.trace.say(self.now, || {
+                format!("store: an operator wrote over the owner of {id} @{revision} {record:?}")
+            });
+            let seen = Seen::Forced {
+                proc,
+                id,
+                revision,
+                record: &record,
+            };
+            self.jury.see(self.now, seen);
+        }
+        self.tell_watchers(&key);
+    }
+
+    /// The process that owns a partition, and the partition's record.
+    fn owner_of(&self, partition: usize) -> Option<(Proc, Stored)> {
+        let key = Key::Partition(self.setup.partitions[partition].id.clone());
+        let found = self.store.read(&key)?;
+        let Record::Partition(record) = &found.record else {
+            return None;
+        };
+        let (id, life) = record.owner.as_ref()?;
+        let proc = self.jury.facts.holder(id, *life)?;
+        Some((proc, found))
     }
 
     /// Without a leader, an operator writes the overrides by himself.

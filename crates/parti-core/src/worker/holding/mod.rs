@@ -15,6 +15,11 @@
 //! write whose fate is open is settled by a further write on the same revision before anything is
 //! said about it.
 //!
+//! A lease that lapsed and came back proves nothing about what was held: an operator may have changed
+//! a record meanwhile, over an owner that did not answer. So every partition that is served is
+//! confirmed by a write, which commits what is to be committed anyway; whoever is refused is fenced.
+//! Until all are through, nothing is handled.
+//!
 //! A subscription that is not reliable takes and releases in the same way, and commits nothing:
 //! `kept` has its progress.
 
@@ -24,6 +29,7 @@ mod lives;
 mod one;
 #[cfg(test)]
 mod tests;
+mod writes;
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -89,6 +95,10 @@ pub struct Holdings {
     start: StartPosition,
     flush_interval: Duration,
     next_flush: Time,
+    /// When the lease came back last: what was written before is to be confirmed.
+    regained_at: Time,
+    /// Whether something of that is left to confirm.
+    in_doubt: bool,
     asks: Asks,
     timeout: Duration,
 }
@@ -109,6 +119,8 @@ impl Holdings {
             start: config.processing.start,
             flush_interval: config.checkpoint_flush_interval,
             next_flush: Time::NEVER,
+            regained_at: Time::ZERO,
+            in_doubt: false,
             asks: Asks::default(),
             timeout: config.operation_timeout,
         }
@@ -117,6 +129,23 @@ impl Holdings {
     /// From now on, no request may take longer than this.
     pub fn hurry(&mut self, timeout: Duration) {
         self.timeout = self.timeout.min(timeout);
+    }
+
+    /// The lease is alive again, after it had lapsed.
+    pub fn lease_regained(&mut self, now: Time) {
+        self.regained_at = now;
+        self.look_for_doubt();
+    }
+
+    /// Whether it is open if all that is served here is still owned: then nothing may be handled.
+    pub fn in_doubt(&self) -> bool {
+        self.in_doubt && !planted!(HandleInDoubt)
+    }
+
+    fn look_for_doubt(&mut self) {
+        let regained_at = self.regained_at;
+        let mut holdings = self.map.values();
+        self.in_doubt = holdings.any(|holding| holding.in_doubt(regained_at));
     }
 
     /// Says what should become of every partition: what is not named is dropped.
@@ -276,6 +305,7 @@ impl Holdings {
         self.asked.clear();
         self.asks.settle(&mut self.map, out);
         self.next_flush = Time::NEVER;
+        self.in_doubt = false;
     }
 
     /// The time for a graceful stop is over: whatever still runs is given up, and everything is
@@ -382,6 +412,7 @@ impl Holdings {
             life,
             lease,
             flush,
+            regained_at: self.regained_at,
             start: self.start,
             lives: &self.lives,
         };
@@ -410,6 +441,7 @@ impl Holdings {
                     };
                     batch.push((id.clone(), write));
                     holding.op = Some(op);
+                    holding.asked_at = now;
                 }
             }
         }
@@ -437,6 +469,7 @@ impl Holdings {
         if self.next_flush == Time::NEVER && self.load() > 0 {
             self.next_flush = now + self.flush_interval;
         }
+        self.look_for_doubt();
     }
 
     fn ask_owner(&mut self, owner: WorkerId, out: &mut Outbox) {
@@ -505,6 +538,7 @@ impl Holdings {
             life,
             lease: true,
             flush: false,
+            regained_at: self.regained_at,
             start: self.start,
             lives: &self.lives,
         };
@@ -515,6 +549,9 @@ impl Holdings {
             let Some(op) = holding.op.take() else {
                 continue;
             };
+            if let WriteOutcome::Done(_) | WriteOutcome::Conflict(_) = outcome {
+                holding.known_at = holding.asked_at;
+            }
             if let Op::Take { .. } = op {
                 match outcome {
                     WriteOutcome::Done(_) => {}

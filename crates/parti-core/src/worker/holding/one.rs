@@ -14,6 +14,7 @@ use crate::worker::{Report, Trouble};
 
 use super::kept::Keeping;
 use super::lives::Lives;
+use super::writes::{commit, release, settle};
 use super::{BLOCKED_MAX, BLOCKED_MIN, Wish};
 
 /// What all partitions of a step have in common.
@@ -24,6 +25,8 @@ pub(super) struct Context<'a> {
     pub(super) lease: bool,
     /// Whether progress is to be flushed now.
     pub(super) flush: bool,
+    /// When the lease came back last.
+    pub(super) regained_at: Time,
     pub(super) start: StartPosition,
     pub(super) lives: &'a Lives,
 }
@@ -74,7 +77,7 @@ pub(super) struct Held {
 }
 
 impl Held {
-    fn suspicious(&self, id: &PartitionId, lanes: &Lanes) -> bool {
+    pub(super) fn suspicious(&self, id: &PartitionId, lanes: &Lanes) -> bool {
         match &self.last {
             Some((_, suspicious)) => *suspicious,
             // Nobody has looked at its messages since the owner died.
@@ -138,6 +141,10 @@ pub(super) struct Holding {
     /// What was found comes from a read, which may be stale.
     pub(super) only_read: bool,
     pub(super) op: Option<Op>,
+    /// When the last write was sent.
+    pub(super) asked_at: Time,
+    /// When the last write was sent that was accepted or refused: what was found is no older.
+    pub(super) known_at: Time,
     /// An earlier write of ours may still land.
     pub(super) open_fate: bool,
     /// The dead owner that the last take sent was to seize from: that take may land late.
@@ -162,6 +169,8 @@ impl Holding {
             found: Found::Unread,
             only_read: true,
             op: None,
+            asked_at: Time::ZERO,
+            known_at: Time::ZERO,
             open_fate: false,
             seizing: None,
             start: None,
@@ -172,6 +181,12 @@ impl Holding {
             not_before: Time::ZERO,
             flushed_at: Time::ZERO,
         }
+    }
+
+    /// Whether it is served, and nothing has shown since then that it is still owned.
+    pub(super) fn in_doubt(&self, regained_at: Time) -> bool {
+        let is_served = matches!(&self.phase, Phase::Held(held) if held.lane == LanePhase::Open);
+        is_served && self.known_at < regained_at && !planted!(LapseForgotten)
     }
 
     /// Whether it is certain that nothing here is owned.
@@ -213,111 +228,6 @@ fn refused(holding: &mut Holding, blocked: Blocked, out: &mut Outbox) -> Next {
     Next::AskOwner(owner)
 }
 
-fn settle(holding: &Holding, out: &mut Outbox) -> Next {
-    let record = match &holding.found {
-        Found::At(_, record) => (**record).clone(),
-        _ => PartitionRecord {
-            start: holding.start.unwrap_or_default(),
-            ..PartitionRecord::default()
-        },
-    };
-    let record = PartitionRecord {
-        nonce: out.nonce(),
-        ..record
-    };
-    Next::Write(Op::Settle {
-        record: Arc::new(record),
-    })
-}
-
-/// The record with the lane's progress.
-fn with_progress(
-    id: &PartitionId,
-    record: &PartitionRecord,
-    held: &Held,
-    lanes: &Lanes,
-) -> PartitionRecord {
-    let progress = match (&held.last, held.lane) {
-        (Some((progress, _)), _) => Some(progress.clone()),
-        (None, LanePhase::Never) => None,
-        (None, _) => lanes.progress(id),
-    };
-    let mut record = record.clone();
-    if let Some(progress) = progress {
-        record.offset = progress.offset.max(record.offset);
-        record.done_above = progress.done_above;
-    }
-    if record
-        .begun
-        .is_some_and(|begun| record.offset >= Some(begun.offset))
-    {
-        record.begun = None;
-    }
-    record
-}
-
-fn commit(
-    id: &PartitionId,
-    holding: &mut Holding,
-    begun: Option<Begun>,
-    lanes: &Lanes,
-    out: &mut Outbox,
-) -> Next {
-    let (Phase::Held(held), Found::At(_, known)) = (&mut holding.phase, &holding.found) else {
-        return Next::Nothing;
-    };
-    held.commit_now = false;
-    if holding.keeping.in_memory() {
-        return Next::Nothing;
-    }
-    let mut record = with_progress(id, known, held, lanes);
-    if begun.is_some() {
-        record.begun = begun;
-    }
-    let same = record.offset == known.offset
-        && record.done_above == known.done_above
-        && record.begun == known.begun;
-    if same && begun.is_none() && !holding.open_fate {
-        holding.flushed_at = out.now();
-        return Next::Nothing;
-    }
-    record.nonce = out.nonce();
-    record.updated_at = out.wall_ms();
-    Next::Write(Op::Commit {
-        record: Arc::new(record),
-        begun,
-        at: out.now(),
-    })
-}
-
-fn release(id: &PartitionId, holding: &mut Holding, lanes: &Lanes, out: &mut Outbox) -> Next {
-    let (Phase::Held(held), Found::At(_, known)) = (&holding.phase, &holding.found) else {
-        return Next::Nothing;
-    };
-    let mut record = if planted!(ReleaseWithoutFinalCommit) {
-        (**known).clone()
-    } else {
-        with_progress(id, known, held, lanes)
-    };
-    let in_memory = holding.keeping.in_memory();
-    if in_memory {
-        record = (**known).clone();
-    }
-    record.owner = None;
-    if held.suspicious(id, lanes) && record.begun.is_none() && !in_memory {
-        // The next owner goes on in suspicion: nothing was begun, but something has killed.
-        record.begun = Some(Begun {
-            offset: record.next_offset(),
-            times: 0,
-        });
-    }
-    record.nonce = out.nonce();
-    record.updated_at = out.wall_ms();
-    Next::Write(Op::Release {
-        record: Arc::new(record),
-    })
-}
-
 /// Reports a record that cannot be read.
 pub(super) fn unreadable(stored: &Stored, record: &Record, out: &mut Outbox) {
     let why = match record {
@@ -343,6 +253,7 @@ impl Holding {
             return Next::Nothing;
         }
         self.not_before = Time::ZERO;
+        let in_doubt = self.in_doubt(ctx.regained_at);
         // A record that names this very life is ours, however that came about. But a read may be
         // stale and show what was released since, so only a write can tell.
         if matches!(self.phase, Phase::Out)
@@ -380,10 +291,10 @@ impl Holding {
             }
             (Phase::Held(held), Wish::Serve) if held.lane == LanePhase::Open => {
                 if let Some(begun) = held.begin {
-                    return commit(id, self, Some(begun), lanes, out);
+                    return commit(id, self, Some(begun), ctx, lanes, out);
                 }
-                if ctx.flush || held.commit_now {
-                    return commit(id, self, None, lanes, out);
+                if ctx.flush || held.commit_now || in_doubt {
+                    return commit(id, self, None, ctx, lanes, out);
                 }
                 Next::Nothing
             }
@@ -394,7 +305,7 @@ impl Holding {
                     Next::Nothing
                 }
                 LanePhase::Closing if ctx.flush || held.commit_now => {
-                    commit(id, self, None, lanes, out)
+                    commit(id, self, None, ctx, lanes, out)
                 }
                 LanePhase::Closing => Next::Nothing,
                 LanePhase::Never | LanePhase::Drained => release(id, self, lanes, out),

@@ -184,8 +184,11 @@ impl Worker {
     }
 
     /// Until when the lease lasts, by this worker's own clock: nothing may be handled after that,
-    /// unless it is renewed.
+    /// unless it is renewed. A lease that came back counts only once all that is held is confirmed.
     pub fn lease_until(&self) -> Time {
+        if self.holdings.in_doubt() {
+            return Time::ZERO;
+        }
         self.session.lease_until()
     }
 

@@ -72,8 +72,11 @@ impl Worker {
             self.lease_alive = alive;
             self.stirred = true;
             self.out.report(Report::Lease { alive });
+            if alive {
+                self.holdings.lease_regained(self.out.now());
+            }
         }
-        self.lanes.lease(self.out.now(), self.session.lease_until());
+        self.lanes.lease(self.out.now(), self.lease_until());
     }
 
     pub(super) fn step_leading(&mut self) {
@@ -156,8 +159,13 @@ impl Worker {
             let Some((me, life)) = self.session.id() else {
                 return;
             };
+            let was_in_doubt = self.holdings.in_doubt();
             self.holdings
                 .step(me, life, lease, &mut self.lanes, &mut self.out);
+            if was_in_doubt && !self.holdings.in_doubt() {
+                self.lanes.lease(self.out.now(), self.lease_until());
+                self.lanes.tick(self.out.now());
+            }
             if !self.pump_lanes() {
                 break;
             }
