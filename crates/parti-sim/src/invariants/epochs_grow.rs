@@ -63,13 +63,15 @@ impl Invariant for EpochsGrow {
 mod tests {
     use super::*;
     use crate::invariants::bench::{Bench, owner};
+    use parti_core::ids::{PartitionId, Revision};
+    use parti_core::record::PartitionRecord;
 
     #[test]
     fn an_epoch_that_does_not_grow_with_its_owner_is_caught() {
         let mut bench = Bench::new(EpochsGrow::default());
         bench.start(2);
         let take = |epoch: u64, name: &'static str| {
-            move |record: &mut parti_core::record::PartitionRecord| {
+            move |record: &mut PartitionRecord| {
                 record.epoch.0 = epoch;
                 record.owner = owner(name, 1);
             }
@@ -89,6 +91,34 @@ mod tests {
     }
 
     #[test]
+    fn an_operators_epoch_counts() {
+        for (next, fine) in [(2, false), (3, true), (4, false)] {
+            let mut bench = Bench::new(EpochsGrow::default());
+            bench.start(1);
+            let take = |epoch: u64| {
+                move |record: &mut PartitionRecord| {
+                    record.epoch.0 = epoch;
+                    record.owner = owner("worker-0", 1);
+                }
+            };
+            bench.partition(0, "p00", take(1)).expect("the first take");
+            let record = PartitionRecord {
+                epoch: Epoch(2),
+                ..PartitionRecord::default()
+            };
+            let forced = Seen::Forced {
+                proc: 0,
+                id: &PartitionId::new("p00"),
+                revision: Revision(9),
+                record: &record.into(),
+            };
+            bench.see(forced).expect("the operator's own");
+            let taken = bench.partition(0, "p00", take(next));
+            assert_eq!(taken.is_ok(), fine, "{next}");
+        }
+    }
+
+    #[test]
     fn a_deleted_record_is_caught() {
         let mut bench = Bench::new(EpochsGrow::default());
         bench.start(1);
@@ -96,7 +126,7 @@ mod tests {
             .partition(0, "p00", |record| record.epoch.0 = 1)
             .expect("fine");
         bench
-            .delete(0, Key::Partition(parti_core::ids::PartitionId::new("p00")))
+            .delete(0, Key::Partition(PartitionId::new("p00")))
             .expect_err("gone");
     }
 }

@@ -15,6 +15,7 @@ use parti_core::io::{Expect, StoreError, Stored, Write, WriteOutcome};
 use parti_core::key::Key;
 use parti_core::record::{EventKind, PartitionRecord, Record};
 use serde::Serialize;
+use tokio::sync::oneshot;
 
 use super::{Error, Reason, history, named, nonce, of_core, wall_ms};
 use crate::inspect::{OwnerSession, Records};
@@ -26,7 +27,7 @@ const AT_ONCE: usize = 1_000;
 const TRIES: u32 = 8;
 
 /// A group's checkpoints, as read.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Checkpoints {
     pub(super) store: GroupStore,
     records: Records,
@@ -93,7 +94,7 @@ impl Rules {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Applied {
     /// Each change, in order. One that is done over a living owner names it in
-    /// [`Change::served_by`]: that owner is fenced at its next commit.
+    /// [`Change::served_by`]: that owner is fenced at its next commit, or once its lease is back.
     pub changes: Vec<Change>,
     /// Partitions that were paused for this, and are not known to be resumed.
     pub left_paused: Vec<PartitionId>,
@@ -182,33 +183,55 @@ impl Checkpoints {
     /// each partition is paused for it, and resumed unless somebody else had paused it. The group's
     /// history tells who did it and why.
     ///
-    /// Dropped half way, this may leave partitions paused: let it run to its end.
+    /// Dropped half way, a change by force fences nobody any more, and what was paused for it is
+    /// resumed by a task of its own, as long as the runtime lives.
     pub async fn apply(
         &self,
         changes: Vec<Change>,
         rules: Rules,
         reason: &Reason,
     ) -> Result<Applied, Error> {
+        self.apply_until(changes, rules, reason, std::future::pending())
+            .await
+    }
+
+    /// The same, until somebody says `stop`: from then on no owner is waited for, and none is fenced.
+    /// Partitions whose owner had not let go by then stay as they are ([`Verdict::Served`]), and what
+    /// was paused is resumed before this ends.
+    pub async fn apply_until(
+        &self,
+        changes: Vec<Change>,
+        rules: Rules,
+        reason: &Reason,
+        stop: impl Future<Output = ()>,
+    ) -> Result<Applied, Error> {
         reason.check()?;
+        let may = |place: &usize| changes[*place].verdict == Verdict::Change;
+        let places: Vec<usize> = (0..changes.len()).filter(may).collect();
         let mut applied = Applied {
             changes,
             left_paused: Vec::new(),
         };
-        let done = &mut applied.changes;
-        let all: Vec<usize> = (0..done.len())
-            .filter(|place| done[*place].verdict == Verdict::Change)
-            .collect();
-        match rules.force {
-            None => {
-                self.write(all, rules, Fence::OfPaused, reason, done)
-                    .await?
+        let Some(patience) = rules.force else {
+            let done = &mut applied.changes;
+            self.write(places, rules, Fence::OfPaused, reason, done)
+                .await?;
+            return Ok(applied);
+        };
+        let (asker, stopped) = oneshot::channel();
+        let forced = self
+            .clone()
+            .force(places, rules, patience, reason.clone(), applied, stopped);
+        // In a task of its own: whoever drops this future drops `asker`, and so stops it.
+        let mut forced = tokio::spawn(forced);
+        let done = tokio::select! {
+            done = &mut forced => done,
+            () = stop => {
+                drop(asker);
+                forced.await
             }
-            Some(patience) => {
-                let forced = self.force(all, rules, patience, reason, done).await?;
-                applied.left_paused = forced;
-            }
-        }
-        Ok(applied)
+        };
+        done.unwrap_or_else(|_| Err(Error::Unfinished("the program ends".into())))
     }
 
     /// Writes the changes at these places, as planned, and tells the history.

@@ -34,18 +34,19 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::StreamExt;
 use parti_core::ids::{Revision, WorkerId};
-use parti_core::io::{Expect, StoreError, Stored, Write, WriteOutcome};
+use parti_core::io::{Expect, Scope, StoreError, Stored, WatchEvent, Write, WriteOutcome};
 use parti_core::key::{Key, Prefix};
 use parti_core::record::{GroupRecord, Record, SessionStatus, WorkerRecord};
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, sleep, timeout_at};
 
 use super::{Error, nonce, of_core};
 use crate::inspect::{CLOSED, Records};
-use crate::store::{self, GroupStore};
+use crate::store::{self, GroupChange, GroupStore};
 
-/// How often sessions are looked at while their silence is awaited.
-const LOOK_EVERY: Duration = Duration::from_millis(200);
+/// The wait before a write is tried again.
+const PAUSE: Duration = Duration::from_millis(200);
 /// So many records are deleted at once.
 const AT_ONCE: usize = 1_000;
 /// How often a write is tried while the store is in trouble.
@@ -131,8 +132,11 @@ fn unreadable(stored: &Stored) -> bool {
     matches!(stored.record, Record::Unreadable(_))
 }
 
-/// The sessions that are not over, by worker.
-fn living(workers: &[Stored]) -> BTreeMap<WorkerId, (Revision, Arc<WorkerRecord>)> {
+/// Sessions as they were found, by worker.
+type Sessions = BTreeMap<WorkerId, (Revision, Arc<WorkerRecord>)>;
+
+/// The sessions that are not over.
+fn living(workers: &[Stored]) -> Sessions {
     let living = workers
         .iter()
         .filter_map(|stored| match (&stored.key, &stored.record) {
@@ -172,18 +176,7 @@ async fn end_silent(
     if first.is_empty() {
         return Ok(0);
     }
-    let began = Instant::now();
-    while began.elapsed() < silence {
-        sleep(LOOK_EVERY.min(silence)).await;
-        let now = living(&store.list(Prefix::Workers).await?);
-        let renewed = now.iter().find(|(id, (revision, _))| {
-            let before = first.get(*id).map(|(revision, _)| revision);
-            before.is_none_or(|before| revision > before)
-        });
-        if let Some((worker, _)) = renewed {
-            return Err(came(worker));
-        }
-    }
+    hear_nothing(store, &first, silence).await?;
     for (worker, (revision, record)) in &first {
         let over = WorkerRecord {
             incarnation: Some(record.incarnation_at(*revision)),
@@ -202,6 +195,44 @@ async fn end_silent(
         }
     }
     Ok(first.len())
+}
+
+/// Waits for as long as sessions may be silent; one that renews, or comes, is an error. Silence counts
+/// only while the store is heard.
+async fn hear_nothing(
+    store: &GroupStore,
+    first: &Sessions,
+    silence: Duration,
+) -> Result<(), Error> {
+    let mut news = store.watch(&Scope::Prefix(Prefix::Workers));
+    let mut deadline = None;
+    loop {
+        let change = match deadline {
+            Some(deadline) => match timeout_at(deadline, news.next()).await {
+                Ok(change) => change,
+                Err(_) => return Ok(()),
+            },
+            None => news.next().await,
+        };
+        let heard = match change {
+            Some(GroupChange::Event(WatchEvent::Snapshot(all))) => all,
+            Some(GroupChange::Event(WatchEvent::Changed(stored))) => vec![stored],
+            Some(GroupChange::Event(WatchEvent::Removed(..))) => continue,
+            Some(GroupChange::Interrupted(_)) => {
+                deadline = None;
+                continue;
+            }
+            None => return Err(Error::Unfinished("the store's watch has ended".into())),
+        };
+        let renewed = living(&heard).into_iter().find(|(id, (revision, _))| {
+            let before = first.get(id).map(|(revision, _)| revision);
+            before.is_none_or(|before| revision > before)
+        });
+        if let Some((worker, _)) = renewed {
+            return Err(came(&worker));
+        }
+        deadline.get_or_insert_with(|| Instant::now() + silence);
+    }
 }
 
 /// Makes sure that nobody joins any more; answers the closed record's revision.
@@ -265,7 +296,7 @@ async fn settled(store: &GroupStore, write: Write) -> Result<Option<Revision>, E
             Some(WriteOutcome::Failed(error)) if tries >= TRIES => {
                 return Err(of_core(&error).into());
             }
-            Some(WriteOutcome::Failed(_)) | None => sleep(LOOK_EVERY).await,
+            Some(WriteOutcome::Failed(_)) | None => sleep(PAUSE).await,
         }
     }
 }
@@ -311,7 +342,7 @@ async fn remove(store: &GroupStore, records: Vec<Stored>) -> Result<usize, Error
         tries += 1;
         match trouble {
             Some(error) if tries >= TRIES => return Err(of_core(&error).into()),
-            Some(_) => sleep(LOOK_EVERY).await,
+            Some(_) => sleep(PAUSE).await,
             None => {}
         }
         open = again;

@@ -11,52 +11,66 @@
 //! now. That nobody owns the partition is no belief: the compare-and-set is on that very record, so
 //! whoever takes it next, for whatever reason, begins at the new place.
 //!
-//! Whoever is killed half way leaves partitions paused. The group's history then says by whom, and
-//! that it was for this.
+//! Whoever is stopped half way waits for nobody any more, fences nobody, and resumes what it paused.
+//! Whoever is killed leaves partitions paused. The group's history then says by whom, and that it was
+//! for this.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
 
 use parti_core::ids::PartitionId;
+use tokio::sync::oneshot::Receiver;
 use tokio::time::{Instant, timeout_at};
 
 use super::checkpoint::{Fence, planned};
 use super::pauses::Pauses;
-use super::{Change, Checkpoints, Error, Reason, Rules, Verdict, named};
+use super::{Applied, Change, Checkpoints, Error, Reason, Rules, Verdict, named};
 use crate::inspect::{Follower, Pace, Records};
 
+/// So long somebody who was stopped waits for what it paused to be resumed.
+const RESUMED_WITHIN: Duration = Duration::from_secs(10);
+
+/// Ends, with an error, once nobody wants the rest to be done any more.
+type Stopped = Receiver<()>;
+
 impl Checkpoints {
-    /// Changes what is at these places, once owners have let go of it, or after `patience`. Answers
-    /// which partitions may be left paused.
+    /// Changes what is at these places, once owners have let go of it, or after `patience`.
     pub(super) async fn force(
-        &self,
+        self,
         places: Vec<usize>,
         rules: Rules,
         patience: Duration,
-        reason: &Reason,
-        done: &mut [Change],
-    ) -> Result<Vec<PartitionId>, Error> {
+        reason: Reason,
+        mut applied: Applied,
+        stopped: Stopped,
+    ) -> Result<Applied, Error> {
+        let done = &mut applied.changes;
         let (mut waiting, free): (Vec<usize>, Vec<usize>) = places
             .into_iter()
             .partition(|place| done[*place].served_by.is_some());
-        self.write(free.clone(), rules, Fence::Never, reason, done)
+        self.write(free.clone(), rules, Fence::Never, &reason, done)
             .await?;
         // Somebody has taken some of them meanwhile.
         waiting.extend(free.into_iter().filter(|place| is_served(&done[*place])));
         if waiting.is_empty() {
-            return Ok(Vec::new());
+            return Ok(applied);
         }
         let mut follower = Follower::new(self.store.watch_all(), Pace::Close);
         let mut forcing = Forcing {
-            checkpoints: self,
+            checkpoints: &self,
             rules,
-            reason,
+            reason: &reason,
             waiting,
             over: BTreeSet::new(),
-            pauses: Pauses::new(&self.store, reason),
+            is_stopped: false,
+            pauses: Pauses::new(&self.store, &reason),
             done,
         };
-        let changed = forcing.change(&mut follower, patience).await;
+        let changed = forcing.change(&mut follower, patience, stopped).await;
+        let patience = match forcing.is_stopped {
+            true => patience.min(RESUMED_WITHIN),
+            false => patience,
+        };
         let left = forcing.pauses.end(&mut follower, patience).await;
         match changed {
             Err(error) if !left.is_empty() => {
@@ -66,7 +80,11 @@ impl Checkpoints {
                     named(&left)
                 )))
             }
-            changed => changed.map(|()| left),
+            Err(error) => Err(error),
+            Ok(()) => {
+                applied.left_paused = left;
+                Ok(applied)
+            }
         }
     }
 }
@@ -84,17 +102,28 @@ struct Forcing<'a> {
     waiting: Vec<usize>,
     /// Those that are, or that cannot be.
     over: BTreeSet<PartitionId>,
+    is_stopped: bool,
     pauses: Pauses<'a>,
     done: &'a mut [Change],
 }
 
 impl Forcing<'_> {
-    async fn change(&mut self, follower: &mut Follower, patience: Duration) -> Result<(), Error> {
+    async fn change(
+        &mut self,
+        follower: &mut Follower,
+        patience: Duration,
+        mut stopped: Stopped,
+    ) -> Result<(), Error> {
         let deadline = Instant::now() + patience;
         let mut is_asked = false;
         let is_open = |own: &Self| !own.waiting.is_empty() || own.pauses.holds(&own.over);
         while is_open(self) && Instant::now() < deadline {
-            let records = match timeout_at(deadline, follower.next(Records::clone)).await {
+            let heard = tokio::select! {
+                biased;
+                _ = &mut stopped => return Ok(self.stop()),
+                heard = timeout_at(deadline, follower.next(Records::clone)) => heard,
+            };
+            let records = match heard {
                 Ok(Some(Ok(records))) => records,
                 // The store is not heard for a while.
                 Ok(Some(Err(_))) => continue,
@@ -112,6 +141,14 @@ impl Forcing<'_> {
             self.attempt(&records, Fence::Always).await?;
         }
         Ok(())
+    }
+
+    /// Whoever has not let go by now is left alone.
+    fn stop(&mut self) {
+        self.is_stopped = true;
+        for place in std::mem::take(&mut self.waiting) {
+            self.done[place].verdict = Verdict::Served;
+        }
     }
 
     /// Changes what may be changed now, and resumes it.

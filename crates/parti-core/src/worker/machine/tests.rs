@@ -8,15 +8,15 @@ use super::Worker;
 use crate::config::Config;
 use crate::ids::{Incarnation, Nonce, PartitionId, Revision, Term, Version, WorkerId};
 use crate::io::{
-    Expect, Scope, SourceEvent, SourceKind, StoreOp, StoreReply, StoreRequest, Stored, WatchEvent,
-    Write, WriteOutcome,
+    Expect, Scope, SourceEvent, SourceKind, StoreError, StoreOp, StoreReply, StoreRequest, Stored,
+    WatchEvent, Write, WriteOutcome,
 };
 use crate::key::Key;
 use crate::leader::election::Agent;
 use crate::partition::{self, Partition};
 use crate::record::{
-    AssignmentRecord, Fingerprint, LeaderRecord, Lifecycle, PlanRecord, PlanState, Record,
-    SessionStatus, WorkerRecord,
+    AssignmentRecord, Fingerprint, LeaderRecord, Lifecycle, PartitionRecord, PlanRecord, PlanState,
+    Record, SessionStatus, WorkerRecord,
 };
 use crate::strategy::FairShare;
 use crate::time::Time;
@@ -29,6 +29,8 @@ struct Group {
     revision: u64,
     records: BTreeMap<Key, Stored>,
     watches: Vec<Scope>,
+    /// Writes to partitions fail.
+    partitions_fail: bool,
     ended: Option<Result<(), Fatal>>,
 }
 
@@ -52,6 +54,7 @@ impl Group {
             revision: 0,
             records: BTreeMap::new(),
             watches: Vec::new(),
+            partitions_fail: false,
             ended: None,
         }
     }
@@ -121,9 +124,17 @@ impl Group {
         }
     }
 
-    /// A member of a group that another leads is told to serve a partition, and to stop.
-    fn stopping() -> Self {
+    /// A member of a group that another leads owns a partition.
+    fn owning() -> Self {
         let mut group = Self::new();
+        let key = Key::Partition(PartitionId::new("p"));
+        group.put(key, Record::Partition(Arc::default()));
+        group.told_to_serve()
+    }
+
+    /// A member of a group that another leads is told to serve a partition.
+    fn told_to_serve(mut self) -> Self {
+        let group = &mut self;
         group.other_leads(1);
         group.plan_by("fair_share");
         group.run(Duration::from_millis(100));
@@ -141,10 +152,24 @@ impl Group {
         let key = Key::Assignment(WorkerId::new("worker-0"));
         group.put(key, Record::Assignment(Arc::new(record)));
         group.run(Duration::from_millis(100));
+        self
+    }
+
+    /// The same, and it is told to stop.
+    fn stopping() -> Self {
+        let mut group = Self::new().told_to_serve();
         group.inbox.push_back(Event::Stop { within: None });
         group.run(Duration::from_millis(100));
         assert_eq!(group.session().1.status, SessionStatus::Leaving);
         group
+    }
+
+    /// The record of the partition.
+    fn partition(&self) -> PartitionRecord {
+        match &self.records[&Key::Partition(PartitionId::new("p"))].record {
+            Record::Partition(record) => (**record).clone(),
+            other => panic!("a partition, not {other:?}"),
+        }
     }
 
     fn plan_by(&mut self, strategy: &str) {
@@ -229,6 +254,9 @@ impl Group {
     }
 
     fn write(&mut self, write: Write) -> WriteOutcome {
+        if self.partitions_fail && matches!(write.key, Key::Partition(_)) {
+            return WriteOutcome::Failed(StoreError::Unavailable);
+        }
         let found = self.records.get(&write.key);
         let expected = match (write.expect, found) {
             (Expect::Absent, None) => true,
@@ -332,4 +360,43 @@ fn a_replaced_stream_ends_the_worker_by_name() {
     group.inbox.push_back(Event::Source(SourceEvent::Replaced));
     group.run(Duration::from_secs(1));
     assert_eq!(group.ended, Some(Err(Fatal::StreamReplaced)));
+}
+
+#[test]
+fn whoever_was_still_finds_out_that_a_partition_is_not_its_own_any_more() {
+    let mut group = Group::owning();
+    let before = group.partition();
+    let me = before.owner.clone();
+    assert!(me.is_some());
+    // It stands still. Nobody ends its session, and an operator writes over it.
+    group.now = group.now + 2 * Config::default().heartbeat_ttl;
+    let forced = PartitionRecord {
+        epoch: before.epoch.next(),
+        owner: None,
+        ..before.clone()
+    };
+    let key = Key::Partition(PartitionId::new("p"));
+    group.put(key, Record::Partition(Arc::new(forced)));
+    group.other_leads(2);
+    group.run(Duration::from_millis(500));
+    let now = group.partition();
+    assert_eq!(now.owner, me, "nothing arrived, and it is served again");
+    assert_eq!(now.epoch, before.epoch.next().next());
+}
+
+#[test]
+fn a_lease_that_came_back_counts_once_all_is_confirmed() {
+    let mut group = Group::owning();
+    let before = group.partition();
+    group.now = group.now + 2 * Config::default().heartbeat_ttl;
+    group.other_leads(2);
+    group.partitions_fail = true;
+    group.run(Duration::from_millis(500));
+    assert_eq!(group.worker.lease_until(), Time::ZERO);
+    group.partitions_fail = false;
+    group.run(Duration::from_secs(1));
+    assert!(group.worker.lease_until() > group.now);
+    let now = group.partition();
+    assert_eq!((now.epoch, &now.owner), (before.epoch, &before.owner));
+    assert_ne!(now.nonce, before.nonce, "it was written");
 }
