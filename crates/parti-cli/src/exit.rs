@@ -6,6 +6,8 @@ use parti::source::log::LogError;
 use parti::store;
 use parti::{Fatal, WorkerError};
 
+use crate::signals::Ending;
+
 /// Something was lost, or did not come to its end.
 const FAILED: u8 = 1;
 /// What was asked for cannot be: a flag, a name, a setting.
@@ -16,6 +18,10 @@ const UNAVAILABLE: u8 = 3;
 const REFUSED: u8 = 4;
 /// Nothing fails, and something should be considered.
 const WARNED: u8 = 5;
+/// SIGINT came half way, as shells tell it.
+const INTERRUPTED: u8 = 130;
+/// SIGTERM did.
+const TERMINATED: u8 = 143;
 
 /// Exit codes, for every command's help.
 pub const CODES: &str =
@@ -44,6 +50,15 @@ impl Failure {
     /// It would do harm; a person must do something else first.
     pub fn refused(line: impl ToString) -> Self {
         Self::new(REFUSED, line)
+    }
+
+    /// A signal came before it was done.
+    pub fn ended(by: Ending, line: impl ToString) -> Self {
+        let code = match by {
+            Ending::Interrupted => INTERRUPTED,
+            Ending::Terminated => TERMINATED,
+        };
+        Self::new(code, line)
     }
 
     /// Nothing fails, and something should be considered.

@@ -90,8 +90,8 @@ pub struct PartitionFlags {
 #[derive(clap::Args)]
 pub struct ChangeFlags {
     /// Change partitions that are being served, too: each is paused until its owner has let go of
-    /// it, changed, and resumed. An owner that does not let go in time is fenced. If this command is
-    /// killed half way, `parti partition resume` ends the pause
+    /// it, changed, and resumed. An owner that does not let go in time is fenced. Ctrl-C ends the
+    /// wait, and resumes what is paused
     #[arg(long)]
     force: bool,
     /// How long owners have to let go, with --force

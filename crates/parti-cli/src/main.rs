@@ -118,7 +118,7 @@ fn main() -> ExitCode {
     match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
-            eprintln!("parti: {}", show::plain(&failure.line));
+            eprintln!("parti: {}", show::plain_lines(&failure.line));
             ExitCode::from(failure.code)
         }
     }

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use parti::core::codec;
 use parti::inspect::{self, Bounds, Group};
 use parti::source::log::{Log, Topic};
 use parti::source::{JetStream, Source as _, SourceError};
@@ -11,7 +12,7 @@ use parti::{Config, Offset, PartitionId, StartPosition};
 
 use crate::exit::Failure;
 use crate::flags::{GroupFlags, LocatedFlags, LookFlags, SourceFlags};
-use crate::show::Shape;
+use crate::show::{Shape, plain};
 
 /// Where messages come from.
 pub enum Source {
@@ -195,6 +196,7 @@ pub async fn records(flags: &GroupFlags) -> Result<GroupStore, Failure> {
 /// The same, for records that may be the first of their store; a dry run makes no file for them.
 pub async fn first_records(flags: &GroupFlags, dry_run: bool) -> Result<GroupStore, Failure> {
     check_store(&flags.store)?;
+    codec::check_readable("--group", &flags.group).map_err(Failure::usage)?;
     let found = match dry_run {
         true => store::open_existing(&flags.store).await?,
         false => Some(store::open(&flags.store).await?),
@@ -240,11 +242,11 @@ pub async fn no_group(store: &GroupStore) -> Result<Failure, Failure> {
     let known = if known.is_empty() {
         "it has none yet".to_owned()
     } else {
-        format!("it has {}", known.join(", "))
+        format!("it has {}", plain(&known.join(", ")))
     };
     Ok(Failure::usage(format!(
         "--group {}: {} has no such group; {known}",
-        store.group(),
+        plain(store.group()),
         store.store().name()
     )))
 }

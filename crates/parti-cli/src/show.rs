@@ -76,13 +76,19 @@ pub fn age(ms: u64) -> String {
     }
 }
 
-/// Text that somebody else wrote, for a terminal: whatever would steer it is written out.
+/// Text that somebody else wrote, for a terminal: whatever would steer it, or begin a new line, is
+/// written out.
 pub fn plain(text: &str) -> String {
-    let steers = |c: char| c.is_control() && c != '\n';
-    if !text.contains(steers) {
-        return text.to_owned();
-    }
-    let mut shown = String::with_capacity(text.len() + 8);
+    written_out(text, text::steers)
+}
+
+/// The same for a text of several lines.
+pub fn plain_lines(text: &str) -> String {
+    written_out(text, |c| text::steers(c) && c != '\n')
+}
+
+fn written_out(text: &str, steers: impl Fn(char) -> bool) -> String {
+    let mut shown = String::with_capacity(text.len());
     for c in text.chars() {
         if steers(c) {
             shown.extend(c.escape_default());
@@ -122,7 +128,8 @@ mod tests {
 
     #[test]
     fn what_would_steer_a_terminal_is_written_out() {
-        assert_eq!(plain("a\u{1b}[2Jb\tc\nd é"), "a\\u{1b}[2Jb\\tc\nd é");
+        assert_eq!(plain("a\u{1b}[2Jb\tc\nd é"), "a\\u{1b}[2Jb\\tc\\nd é");
+        assert_eq!(plain_lines("a\tb\nc"), "a\\tb\nc");
     }
 
     #[test]

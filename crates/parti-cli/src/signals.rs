@@ -4,6 +4,15 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::exit::Failure;
 
+/// Why the program is to end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ending {
+    /// SIGTERM
+    Terminated,
+    /// SIGINT: Ctrl-C
+    Interrupted,
+}
+
 /// Both signals that ask the program to end.
 pub struct Endings {
     terminate: Signal,
@@ -20,10 +29,10 @@ impl Endings {
     }
 
     /// Waits for the next one.
-    pub async fn next(&mut self) {
+    pub async fn next(&mut self) -> Ending {
         tokio::select! {
-            _ = self.terminate.recv() => {}
-            _ = self.interrupt.recv() => {}
+            _ = self.terminate.recv() => Ending::Terminated,
+            _ = self.interrupt.recv() => Ending::Interrupted,
         }
     }
 }

@@ -164,26 +164,18 @@ pub fn check_group(name: &str) -> Result<(), Problem> {
     check_name("group", name)
 }
 
-/// A topic's name as a token. Any text is allowed that is not empty and not too long.
-pub fn topic_token(name: &str) -> Result<String, Problem> {
-    let token = escape(name);
-    if token.is_empty() {
-        return Err(Problem::new(
-            "topic",
-            "\"\"",
-            "is empty",
-            "give the topic a name",
-        ));
-    }
-    if token.len() > MAX_TOPIC {
-        return Err(Problem::new(
-            "topic",
-            name,
-            format!("is longer than {MAX_TOPIC} bytes"),
-            "use a shorter name (a byte outside A-Z a-z 0-9 _ - counts three times)",
-        ));
-    }
-    Ok(token)
+/// Checks the name of something that is about to be made, a group or a topic: people will read it in
+/// tables and logs. What is there already can be looked at and ended under any name.
+pub fn check_readable(field: &str, name: &str) -> Result<(), Problem> {
+    let Some(bad) = name.chars().find(|c| crate::text::steers(*c)) else {
+        return Ok(());
+    };
+    Err(Problem::new(
+        field,
+        name,
+        format!("contains the control character '{}'", bad.escape_default()),
+        "leave it out",
+    ))
 }
 
 /// The stable id with this number. The prefix comes from a validated configuration.
@@ -379,9 +371,18 @@ pub(crate) mod tests {
                 .to_string(),
             "worker_id_prefix: my worker contains ' '; use 1 to 64 characters of A-Z a-z 0-9 _ -"
         );
-        assert_eq!(topic_token("orders.eu"), Ok("orders=2Eeu".into()));
-        assert!(topic_token("").is_err());
-        assert!(topic_token(&"ü".repeat(40)).is_err());
+        for fine in ["orders.eu", "заказы", "a b/c", "नमस्ते"] {
+            assert_eq!(check_readable("topic", fine), Ok(()));
+        }
+        for wrong in ["a\nb", "\u{1b}[2J", "a\u{202e}b", "\0", "\u{85}"] {
+            assert!(check_readable("topic", wrong).is_err(), "{wrong:?}");
+        }
+        assert_eq!(
+            check_readable("group", "a\nb")
+                .expect_err("a new line")
+                .to_string(),
+            "group: a\\nb contains the control character '\\n'; leave it out"
+        );
     }
 
     #[test]

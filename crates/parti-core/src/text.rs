@@ -19,6 +19,13 @@ pub fn few<T: ToString>(all: impl IntoIterator<Item = T>, most: usize) -> String
     }
 }
 
+/// Whether a character would steer a terminal, or begin a new line, instead of being shown.
+pub fn steers(c: char) -> bool {
+    // Line and paragraph separators; what turns the direction of writing round.
+    let format = matches!(c, '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+    c.is_control() || format
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -186,8 +186,7 @@ fn note(change: &Change, written: bool) -> Option<String> {
         Verdict::Change if written => {
             let owner = change.served_by.as_ref()?;
             Some(format!(
-                "{owner} had not let go of it, and is fenced at its next commit; if nothing arrives \
-                 there, pause and resume the partition once {owner} is back"
+                "{owner} had not let go of it, and is fenced at its next commit, or once it is back"
             ))
         }
         Verdict::Change => None,

@@ -10,6 +10,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use parti_core::codec;
 use parti_core::config::{Config, Coordination};
 use parti_core::io::SourceKind;
 use parti_core::leader::election::Agent;
@@ -161,7 +162,8 @@ impl<C> Builder<C> {
 
     pub(crate) fn check(&self) -> Result<(), WorkerError> {
         self.config.validate().map_err(WorkerError::Config)?;
-        let mut problems = Vec::new();
+        let named = codec::check_readable("group", &self.group);
+        let mut problems: Vec<Problem> = named.err().into_iter().collect();
         if self.agent.is_some() && self.config.coordination == Coordination::Leaderless {
             problems.push(Problem::new(
                 "coordination",

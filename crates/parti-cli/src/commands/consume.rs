@@ -142,11 +142,11 @@ pub async fn run(args: Args) -> Result<(), Failure> {
         tokio::select! {
             started = start => started?,
             // Dropping the start gives the id back, in the background.
-            () = endings.next() => {
+            _ = endings.next() => {
                 tokio::select! {
                     _ = gone.recv() => {}
                     () = tokio::time::sleep(limit) => {}
-                    () = endings.next() => {}
+                    _ = endings.next() => {}
                 }
                 last_words.event(json!({"event": "stopped", "error": null}));
                 lines.finish();
@@ -159,7 +159,7 @@ pub async fn run(args: Args) -> Result<(), Failure> {
     }
     let asked = tokio::select! {
         ended = worker.ended() => Some(ended),
-        () = endings.next() => None,
+        _ = endings.next() => None,
         why = fatal(&mut failure) => {
             eprintln!("{why}; stopping");
             None
@@ -171,7 +171,7 @@ pub async fn run(args: Args) -> Result<(), Failure> {
             eprintln!("stopping; once more ends it at once");
             tokio::select! {
                 stopped = worker.stop() => stopped,
-                () = endings.next() => {
+                _ = endings.next() => {
                     return Err(Failure::failed("ended at once; the group takes over after the TTL"));
                 }
             }

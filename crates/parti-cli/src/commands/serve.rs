@@ -92,7 +92,7 @@ pub async fn run(args: Args) -> Result<(), Failure> {
     eprintln!("stopping; once more ends it at once");
     tokio::select! {
         () = service.stop() => Ok(()),
-        () = endings.next() => {
+        _ = endings.next() => {
             Err(Failure::failed("ended at once; groups take over after the TTL"))
         }
     }

@@ -15,6 +15,17 @@ fn checkpoints_come_back_with_higher_epochs_and_never_behind() {
                    {\"offset\": 41, \"updated_at\": 1726937845}\n\
                    /topics/default/orders-part-1/subscriptions/billing/cursor\n7\n\
                    /topics/default/orders-part-1/subscriptions/audit/cursor\n3\n";
+    // Nobody has such a group, nor even such a store.
+    for (more, why) in [
+        (&[][..], "there is no such file"),
+        (&["--dry-run"], "there is no such file"),
+    ] {
+        let refused = parti(folder, &import(more), cursors);
+        assert_eq!(refused.code, Some(2), "{}", refused.err);
+        assert!(refused.err.contains(why), "{}", refused.err);
+    }
+    assert!(!folder.join("group.db").exists());
+    let import = |more: &[&'static str]| import(&[&["--new-group"], more].concat());
     let dry = parti(folder, &import(&["--dry-run"]), cursors);
     assert_eq!(
         dry.out,
@@ -72,6 +83,36 @@ PARTITION  BEFORE  AFTER  CHANGE    EPOCH  SERVED BY
         assert_eq!(refused.code, Some(2), "{}", refused.err);
         assert!(refused.err.contains(why), "{}", refused.err);
     }
+    let other = ["--store", "sqlite:group.db", "--group", "nobody", "-"];
+    let nobody = parti(
+        folder,
+        &[&["checkpoint", "import"], &other[..]].concat(),
+        cursors,
+    );
+    assert_eq!(nobody.code, Some(2), "{}", nobody.err);
+    for part in ["--group nobody:", "has no such group", "give --new-group"] {
+        assert!(nobody.err.contains(part), "{}", nobody.err);
+    }
+    let odd = [
+        "--store",
+        "sqlite:group.db",
+        "--group",
+        "a\nb",
+        "--new-group",
+        "-",
+    ];
+    let odd = parti(
+        folder,
+        &[&["checkpoint", "import"], &odd[..]].concat(),
+        cursors,
+    );
+    assert_eq!(odd.code, Some(2), "{}", odd.err);
+    assert!(
+        odd.err
+            .contains("a\\nb contains the control character '\\n'"),
+        "{}",
+        odd.err
+    );
     let missing = [&["checkpoint", "import"], &group[..], &["no.jsonl"]].concat();
     assert_eq!(parti(folder, &missing, "").code, Some(2));
 }
@@ -90,6 +131,7 @@ fn a_worker_goes_on_where_an_import_says() {
         "sqlite:group.db",
         "--group",
         "g",
+        "--new-group",
         "-",
     ];
     let source = ["--source", "log:log", "--topic", "t"];

@@ -2,6 +2,7 @@
 
 #[path = "../common/mod.rs"]
 mod common;
+mod forced;
 mod imports;
 mod live;
 mod mistakes;

@@ -89,6 +89,40 @@ async fn bad_requests_are_refused_with_the_reason() {
         2,
         "--group a\\u{1b}[2Jb: ",
     );
+    refused(
+        folder,
+        &[&["group", "describe", "--group", "a\nb"], &STORE],
+        2,
+        "--group a\\nb: ",
+    );
+    refused(
+        folder,
+        &[&["consume", "--group", "a\nb"], &STORE, &LOG],
+        2,
+        "group: a\\nb contains the control character '\\n'",
+    );
+    let topic = [
+        "topic",
+        "create",
+        "--source",
+        "log:log",
+        "--partitions",
+        "2",
+    ];
+    refused(
+        folder,
+        &[&topic, &["--topic", "a\u{9b}b"]],
+        2,
+        "topic: a\\u{9b}b contains the control character",
+    );
+    for url in ["sqlite:..", "sqlite:.", "sqlite:data/..", "sqlite:/"] {
+        refused(
+            folder,
+            &[&["group", "list", "--store", url]],
+            2,
+            "the path names a folder",
+        );
+    }
     let bogus = ["consume", "--store", "bogus:", "--group", "g"];
     refused(folder, &[&bogus, &LOG], 2, "does not start with");
     refused(folder, &[&["group", "describe"], &STORE], 2, "--group");

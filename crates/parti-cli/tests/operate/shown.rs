@@ -344,3 +344,25 @@ async fn a_plan_of_a_group_starts_from_what_its_workers_have() {
         "the lowest free number joins: {shown}"
     );
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn odd_names_do_not_break_a_table() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let url = format!("sqlite:{}", folder.path().join("group.db").display());
+    let odd = Desk::open(&url, "a\nb\u{1b}[2J").await;
+    odd.put(vec![group_record(1)]).await;
+    let list = ["group", "list", "--store", "sqlite:group.db"];
+    assert_eq!(
+        said(folder.path(), &list),
+        "\
+GROUP          STATE  LEADER  WORKERS  PARTITIONS  OWNED
+a\\nb\\u{1b}[2J  empty  -             0           0      0
+"
+    );
+    // What is there can be ended.
+    let delete = ["group", "delete", "--store", "sqlite:group.db", "--group"];
+    let delete = [&delete[..], &["a\nb\u{1b}[2J"]].concat();
+    let deleted = parti(folder.path(), &delete, "");
+    assert_eq!(deleted.code, Some(0), "{}", deleted.err);
+    assert_eq!(deleted.err.lines().count(), 1, "{}", deleted.err);
+}

@@ -48,6 +48,7 @@ fn operates(url: &str, version: &str) {
         url,
         "--group",
         "copy",
+        "--new-group",
         "-",
     ];
     let imported = parti(folder, &import, &exported);

@@ -26,12 +26,12 @@ const JUMP: u64 = 1 << 20;
 ///   /topics/TOPIC/subscriptions/SUBSCRIPTION/cursor             41
 /// A topic NAME-part-3 becomes partition 3, any other topic a partition of its own name; --map says
 /// it otherwise. Epochs jump, so that none is given out twice. What would go back is refused unless
-/// --allow-back is given. If one partition is refused, none is changed. Partitions, and a whole
-/// group, need not be there yet.
+/// --allow-back is given. If one partition is refused, none is changed. Partitions need not be there
+/// yet; nor need the group, with --new-group.
 ///
 /// Example: parti checkpoint import --store nats://localhost:4222 --group billing billing.jsonl
 /// Example: etcdctl get --prefix /topics/ | parti checkpoint import --store sqlite:data/group.db
-///          --group billing --subscription billing-v1 -
+///          --group billing --new-group --subscription billing-v1 -
 #[derive(clap::Args)]
 #[command(after_help = CODES, verbatim_doc_comment)]
 pub struct Args {
@@ -48,6 +48,9 @@ pub struct Args {
     /// Which partition a topic's cursor is for; may be given several times
     #[arg(long, value_name = "TOPIC=PARTITION")]
     map: Vec<String>,
+    /// The group need not be there yet: its first workers begin where the import says
+    #[arg(long)]
+    new_group: bool,
     /// Take over what is behind the present checkpoint, too: those messages are handled again
     #[arg(long)]
     allow_back: bool,
@@ -73,9 +76,18 @@ pub async fn run(args: Args) -> Result<(), Failure> {
     let found = formats::read(&text, subscription, &map).map_err(wrong)?;
     tell_left_out(&found, subscription);
     let wanted = wanted(found.entries).map_err(wrong)?;
-    // Checkpoints may come before the group.
-    let store = places::first_records(&args.group, args.change.dry_run).await?;
+    let store = match args.new_group {
+        true => places::first_records(&args.group, args.change.dry_run).await?,
+        false => places::records(&args.group).await?,
+    };
     let checkpoints = Checkpoints::read(&store).await?;
+    if !checkpoints.has_group() && !args.new_group {
+        let none = places::no_group(&store).await?;
+        return Err(Failure::usage(format!(
+            "{}; give --new-group if the import is to come before the group",
+            none.line
+        )));
+    }
     if let Some(source) = places::opened(&args.source).await? {
         let ids: Vec<PartitionId> = wanted.iter().map(|one| one.partition.clone()).collect();
         let ranges = source.ranges(&ids).await?;

@@ -9,15 +9,18 @@
 use std::collections::BTreeMap;
 
 use clap::Subcommand;
+use parti::core::codec;
 use parti::inspect::{Bounds, Group, PartitionView};
-use parti::operate::{Applied, Change, Checkpoints, Reason, Rules, Verdict, Wanted};
+use parti::operate::{self, Applied, Change, Checkpoints, Reason, Rules, Verdict, Wanted};
 use parti::store::GroupStore;
 use parti::{Offset, PartitionId};
 use serde::Serialize;
+use tokio::sync::oneshot;
 
 use crate::exit::Failure;
 use crate::places;
 use crate::show::{Shape, count, plain, show, time};
+use crate::signals::{Ending, Endings};
 use crate::table::{Cell, Table, or_dash};
 
 mod export;
@@ -171,19 +174,14 @@ async fn carry_out(
         changes: planned,
         left_paused: Vec::new(),
     };
+    let mut ending = None;
     if !manner.dry_run {
-        applied = match checkpoints
-            .apply(applied.changes, manner.rules, &manner.reason)
-            .await
-        {
-            Ok(applied) => applied,
-            Err(error) => {
-                eprintln!(
-                    "some checkpoints may have changed; the same command again does the rest"
-                );
-                return Err(error.into());
-            }
+        let work = Work {
+            checkpoints,
+            rules: manner.rules,
+            reason: &manner.reason,
         };
+        (applied, ending) = work.done(applied.changes, store).await?;
     }
     let changes = applied.changes;
     show(manner.shape, &changes, |changes| changes_table(changes))?;
@@ -197,17 +195,22 @@ async fn carry_out(
         eprintln!("{changed} changed");
         tell_fenced(&changes);
     }
-    if !applied.left_paused.is_empty() {
-        let ids: Vec<&str> = applied
-            .left_paused
-            .iter()
-            .map(PartitionId::as_str)
-            .collect();
-        return Err(Failure::failed(format!(
-            "{changed} changed, but nobody has resumed what was paused for it: `parti partition \
-             resume {}` does",
-            ids.join(" ")
-        )));
+    let left = (!applied.left_paused.is_empty()).then(|| {
+        let remedy = resume(store, applied.left_paused.iter());
+        format!("nobody has resumed what was paused for it: {remedy} does")
+    });
+    match (ending, left) {
+        (Some(by), left) => {
+            let so = left.unwrap_or_else(|| "nothing is left paused".into());
+            return Err(Failure::ended(
+                by,
+                format!("stopped: {changed} changed; {so}"),
+            ));
+        }
+        (None, Some(left)) => {
+            return Err(Failure::failed(format!("{changed} changed, but {left}")));
+        }
+        (None, None) => {}
     }
     // Somebody was faster with some of them.
     match refusal(store, &changes, &format!("{changed} changed")).await? {
@@ -216,13 +219,83 @@ async fn carry_out(
     }
 }
 
+/// The command that ends pauses. The store's URL may have a password: whoever reads this knows it.
+fn resume<'a>(store: &GroupStore, ids: impl Iterator<Item = &'a PartitionId>) -> String {
+    let ids: Vec<&str> = ids.map(PartitionId::as_str).collect();
+    let group = match store.group() {
+        name if codec::check_group(name).is_ok() => name.to_owned(),
+        name => format!("'{name}'"),
+    };
+    format!(
+        "`parti partition resume {} --group {group} --store …`",
+        ids.join(" ")
+    )
+}
+
+/// Changes that are carried out.
+struct Work<'a> {
+    checkpoints: &'a Checkpoints,
+    rules: Rules,
+    reason: &'a Reason,
+}
+
+impl Work<'_> {
+    /// Carries them out, as far as it gets before a signal comes. Without force nothing is paused, and
+    /// a signal ends the program as ever.
+    async fn done(
+        &self,
+        changes: Vec<Change>,
+        store: &GroupStore,
+    ) -> Result<(Applied, Option<Ending>), Failure> {
+        let (rules, reason) = (self.rules, self.reason);
+        if rules.force.is_none() {
+            let applied = self.checkpoints.apply(changes, rules, reason).await;
+            return Ok((applied.map_err(unfinished)?, None));
+        }
+        let mut signals = Endings::catch()?;
+        let served = |change: &&Change| change.served_by.is_some();
+        let served = changes
+            .iter()
+            .filter(served)
+            .map(|change| &change.partition);
+        let remedy = resume(store, served);
+        let (first, heard) = oneshot::channel();
+        let stop = async {
+            // Nobody sends only once all is done.
+            if heard.await.is_err() {
+                std::future::pending::<()>().await;
+            }
+        };
+        let applying = self.checkpoints.apply_until(changes, rules, reason, stop);
+        tokio::pin!(applying);
+        let by = tokio::select! {
+            applied = &mut applying => return Ok((applied.map_err(unfinished)?, None)),
+            by = signals.next() => by,
+        };
+        eprintln!("stopping: what was paused is being resumed; once more ends this at once");
+        let _ = first.send(());
+        tokio::select! {
+            applied = applying => Ok((applied.map_err(unfinished)?, Some(by))),
+            by = signals.next() => Err(Failure::ended(
+                by,
+                format!("some partitions may be left paused: {remedy} ends that"),
+            )),
+        }
+    }
+}
+
+fn unfinished(error: operate::Error) -> Failure {
+    eprintln!("some checkpoints may have changed; the same command again does the rest");
+    error.into()
+}
+
 /// Says whose owner had not let go when it was changed.
 fn tell_fenced(changes: &[Change]) {
     for change in changes {
         if let (Some(owner), Verdict::Change) = (&change.served_by, &change.verdict) {
             eprintln!(
-                "partition {0}: {1} had not let go of it, and is fenced at its next commit; if nothing \
-                 arrives there, pause and resume it once {1} is back",
+                "partition {}: {} had not let go of it, and is fenced at its next commit, or once it \
+                 is back",
                 change.partition,
                 plain(owner.as_str())
             );
@@ -281,6 +354,7 @@ fn changes_table(changes: &[Change]) -> String {
         let after = change.after.next_offset;
         let moved = match (before, &change.verdict) {
             (_, Verdict::Same) => "same".into(),
+            (_, Verdict::Served) => Cell::odd("not changed"),
             (None, _) => "new".into(),
             (Some(before), _) if after < before => Cell::odd(format!("-{}", before.0 - after.0)),
             (Some(before), _) => format!("+{}", after.0 - before.0).into(),

@@ -154,7 +154,7 @@ pub async fn run(args: Args) -> Result<(), Failure> {
         loop {
             let asked = tokio::select! {
                 audit = playing.as_mut() => break audit?,
-                () = endings.next() => args.goes_on(),
+                _ = endings.next() => args.goes_on(),
                 _ = hangup.recv() => false,
             };
             if !asked || enough.send_replace(true) {

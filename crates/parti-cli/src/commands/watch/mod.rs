@@ -118,7 +118,7 @@ pub async fn run(args: Args) -> Result<(), Failure> {
             Some(look) = looked.recv() => Some(Input::Look(look)),
             Some(answer) = answered.recv() => Some(answer),
             _ = tick.tick() => Some(Input::Tick),
-            () = endings.next() => return Ok(()),
+            _ = endings.next() => return Ok(()),
             () = sleep_until(rest), if changed => {
                 let began = Instant::now();
                 screen.draw(|frame| screen::draw(frame, &mut app, paint))?;

@@ -275,3 +275,58 @@ async fn what_another_one_resumes_too_early_is_paused_again() {
     assert_eq!(applied.changes[0].served_by, None, "nobody was fenced");
     assert_eq!(paused(&desk).await, [""; 0]);
 }
+
+/// A change of both partitions that would wait for their owner for an hour.
+async fn patient(desk: &Desk) -> (Checkpoints, Vec<Change>, Rules) {
+    let rules = Rules {
+        force: Some(Duration::from_secs(3600)),
+        ..forced()
+    };
+    let checkpoints = Checkpoints::read(&desk.store).await.expect("readable");
+    let wanted = ["0", "1"].map(|id| Wanted::at(partition(id), Offset(5)));
+    let planned = checkpoints.plan(wanted.into(), rules);
+    (checkpoints, planned, rules)
+}
+
+#[tokio::test(start_paused = true)]
+async fn whoever_stops_half_way_resumes_what_it_paused() {
+    let (desk, _) = served("leaderless").await;
+    let (checkpoints, planned, rules) = patient(&desk).await;
+    let began = tokio::time::Instant::now();
+    let stop = async {
+        until_paused(&desk, &["0", "1"]).await;
+        desk.owned("1", None, Some(20)).await;
+        until_paused(&desk, &["0"]).await;
+    };
+    let why = reason();
+    let applied = checkpoints.apply_until(planned, rules, &why, stop);
+    let applied = applied.await.expect("writable");
+    assert!(
+        began.elapsed() < Duration::from_secs(60),
+        "it does not wait"
+    );
+    let verdicts: Vec<&Verdict> = applied.changes.iter().map(|one| &one.verdict).collect();
+    assert_eq!(verdicts, [&Verdict::Served, &Verdict::Change]);
+    assert_eq!(applied.left_paused, []);
+    assert_eq!(paused(&desk).await, [""; 0]);
+    let seen = desk.seen().await;
+    let left_alone = seen.partition(&partition("0")).expect("there");
+    assert_eq!(left_alone.owner, Some(worker("worker-0")));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_change_that_is_dropped_resumes_what_it_paused() {
+    let (desk, _) = served("leaderless").await;
+    let (checkpoints, planned, rules) = patient(&desk).await;
+    let why = reason();
+    tokio::select! {
+        applied = checkpoints.apply(planned, rules, &why) => panic!("{applied:?}"),
+        () = until_paused(&desk, &["0", "1"]) => {}
+    }
+    until_paused(&desk, &[]).await;
+    let seen = desk.seen().await;
+    for id in ["0", "1"] {
+        let left_alone = seen.partition(&partition(id)).expect("there");
+        assert_eq!(left_alone.owner, Some(worker("worker-0")));
+    }
+}

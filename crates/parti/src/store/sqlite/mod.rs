@@ -37,7 +37,7 @@ mod watch;
 mod writer;
 
 use std::fmt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
@@ -229,7 +229,7 @@ fn path(url: &str) -> Result<PathBuf, Error> {
     match path {
         "" => refused("the path is missing, as in sqlite:parti.db"),
         path if path.contains('\0') => refused("the path holds a NUL character"),
-        path if path.ends_with('/') => {
+        path if path.ends_with('/') || Path::new(path).file_name().is_none() => {
             refused("the path names a folder; name a file in it, as in sqlite:data/parti.db")
         }
         path => Ok(path.into()),

@@ -1,0 +1,113 @@
+//! Forced changes that do not go as planned: owners that do not answer, commands that are stopped.
+
+use std::process::{Command, Stdio};
+
+use rustix::process::{Pid, Signal, kill_process};
+
+use super::common::{CONFIG, Group};
+use super::requests::leaderless;
+use super::scene::parti;
+
+const SOURCE: [&str; 4] = ["--source", "log:log", "--topic", "t"];
+const SET: [&str; 6] = ["checkpoint", "set", "-p", "0", "--next", "3"];
+
+/// The owner stands still for longer than its lease, and nobody is there to end its session. Nothing
+/// arrives for it when it wakes.
+fn frozen_owner(config: &str) {
+    let server = parti_servers::nats::Server::start();
+    let url = server.url();
+    let mut group = Group::on(&url, config, 2);
+    group.produce(20);
+    let owner = group.consume();
+    group.drained();
+    group.until_status("the last commit", |status| {
+        let all = status["partitions"].as_array().into_iter().flatten();
+        all.map(|own| own["lag"].as_u64()).sum::<Option<u64>>() == Some(0)
+    });
+    group.signal(owner, Signal::STOP);
+    // To the end of the log: nothing is handled again either.
+    let end = group.status().expect("shown")["partitions"][0]["end"].to_string();
+    let set = ["checkpoint", "set", "-p", "0", "--next", &end];
+    let named = ["--store", &url, "--group", "g"];
+    let force = ["--force", "--timeout", "4s"];
+    let forced = [&set[..], &named, &SOURCE, &force].concat();
+    let forced = parti(group.folder(), &forced, "");
+    assert_eq!(forced.code, Some(0), "{}", forced.err);
+    let told =
+        "worker-0 had not let go of it, and is fenced at its next commit, or once it is back";
+    assert!(forced.err.contains(told), "{}", forced.err);
+    group.signal(owner, Signal::CONT);
+    group.until("that it is fenced", |lines| {
+        lines.iter().any(|(_, event)| event["event"] == "fenced")
+    });
+    group.until_status("an owner, under a new epoch", |status| {
+        let own = &status["partitions"][0];
+        own["owner"] == "worker-0" && own["epoch"] == 3 && own["paused"] == false
+    });
+    group.stop(&[]);
+}
+
+#[test]
+fn an_idle_owner_that_was_frozen_finds_out_that_it_was_fenced() {
+    frozen_owner(CONFIG);
+}
+
+#[test]
+fn an_idle_owner_that_was_frozen_finds_out_that_it_was_fenced_without_a_leader() {
+    frozen_owner(&leaderless());
+}
+
+/// The owner does not let go, and somebody loses patience with the command.
+fn stopped(config: &str, signal: Signal, code: i32) {
+    let mut group = Group::on("sqlite:group.db", config, 1);
+    let open = group.folder().join("open");
+    let handler = format!("while [ ! -e {} ]; do sleep 0.1; done", open.display());
+    group.consume_with(&["--exec", &handler]);
+    group.produce(5);
+    group.until_status("its share", |status| {
+        status["partitions"][0]["owner"] == "worker-0"
+    });
+    let set = Command::new(env!("CARGO_BIN_EXE_parti"))
+        .current_dir(group.folder())
+        .args(SET)
+        .args(["--store", "sqlite:group.db", "--group", "g"])
+        .args(SOURCE)
+        .args(["--force", "--timeout", "1h"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("runs");
+    group.until_status("a pause", |status| {
+        status["partitions"][0]["paused"] == true
+    });
+    let pid = Pid::from_raw(i32::try_from(set.id()).expect("a pid")).expect("a pid");
+    kill_process(pid, signal).expect("there");
+    let set = set.wait_with_output().expect("ended");
+    let told = String::from_utf8_lossy(&set.stderr).into_owned();
+    assert_eq!(set.status.code(), Some(code), "{told}");
+    let last = "parti: stopped: 0 checkpoints changed; nothing is left paused";
+    assert_eq!(told.lines().last(), Some(last), "{told}");
+    let shown = String::from_utf8_lossy(&set.stdout).into_owned();
+    assert!(shown.contains("not changed"), "{shown}");
+    group.until_status("no pause", |status| {
+        let own = &status["partitions"][0];
+        own["paused"] == false && own["next_offset"] == 0
+    });
+    std::fs::write(&open, "").expect("written");
+    group.until_status("the rest", |status| {
+        status["partitions"][0]["next_offset"] == 5
+    });
+    let lines = group.stop(&[]);
+    let fenced = lines.iter().any(|(_, event)| event["event"] == "fenced");
+    assert!(!fenced, "nobody was");
+}
+
+#[test]
+fn ctrl_c_resumes_what_a_forced_change_has_paused() {
+    stopped(CONFIG, Signal::INT, 130);
+}
+
+#[test]
+fn ctrl_c_resumes_what_a_forced_change_has_paused_without_a_leader() {
+    stopped(&leaderless(), Signal::TERM, 143);
+}
