@@ -87,7 +87,7 @@ PARTITION  BEFORE  AFTER  CHANGE    EPOCH  SERVED BY
     let nobody = parti(
         folder,
         &[&["checkpoint", "import"], &other[..]].concat(),
-        cursors,
+        older,
     );
     assert_eq!(nobody.code, Some(2), "{}", nobody.err);
     for part in ["--group nobody:", "has no such group", "give --new-group"] {
@@ -104,7 +104,7 @@ PARTITION  BEFORE  AFTER  CHANGE    EPOCH  SERVED BY
     let odd = parti(
         folder,
         &[&["checkpoint", "import"], &odd[..]].concat(),
-        cursors,
+        older,
     );
     assert_eq!(odd.code, Some(2), "{}", odd.err);
     assert!(
