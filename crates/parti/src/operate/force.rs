@@ -120,7 +120,10 @@ impl Forcing<'_> {
         while is_open(self) && Instant::now() < deadline {
             let heard = tokio::select! {
                 biased;
-                _ = &mut stopped => return Ok(self.stop()),
+                _ = &mut stopped => {
+                    self.stop();
+                    return Ok(());
+                }
                 heard = timeout_at(deadline, follower.next(Records::clone)) => heard,
             };
             let records = match heard {
