@@ -134,18 +134,13 @@ impl Holdings {
     /// The lease is alive again, after it had lapsed.
     pub fn lease_regained(&mut self, now: Time) {
         self.regained_at = now;
-        self.look_for_doubt();
+        let mut holdings = self.map.values();
+        self.in_doubt = holdings.any(|holding| holding.in_doubt(now));
     }
 
     /// Whether it is open if all that is served here is still owned: then nothing may be handled.
     pub fn in_doubt(&self) -> bool {
         self.in_doubt && !planted!(HandleInDoubt)
-    }
-
-    fn look_for_doubt(&mut self) {
-        let regained_at = self.regained_at;
-        let mut holdings = self.map.values();
-        self.in_doubt = holdings.any(|holding| holding.in_doubt(regained_at));
     }
 
     /// Says what should become of every partition: what is not named is dropped.
@@ -407,6 +402,7 @@ impl Holdings {
         let mut gone = Vec::new();
         let mut owners = Vec::new();
         let (mut flushed, mut age) = (0, Duration::ZERO);
+        self.in_doubt = false;
         let ctx = Context {
             me,
             life,
@@ -444,6 +440,7 @@ impl Holdings {
                     holding.asked_at = now;
                 }
             }
+            self.in_doubt |= holding.in_doubt(self.regained_at);
         }
         for id in gone {
             let keeping = self.map.remove(&id).map(|holding| holding.keeping);
@@ -469,7 +466,6 @@ impl Holdings {
         if self.next_flush == Time::NEVER && self.load() > 0 {
             self.next_flush = now + self.flush_interval;
         }
-        self.look_for_doubt();
     }
 
     fn ask_owner(&mut self, owner: WorkerId, out: &mut Outbox) {

@@ -224,8 +224,10 @@ impl Log {
             )));
         }
         let file = self.file(name)?;
-        codec::check_readable("topic", name)
-            .map_err(|problem| LogError::Invalid(problem.to_string()))?;
+        if !file.exists() {
+            codec::check_readable("topic", name)
+                .map_err(|problem| LogError::Invalid(problem.to_string()))?;
+        }
         self.on_disk(|folder| match fs::create_dir(folder) {
             Err(error) if error.kind() != ErrorKind::AlreadyExists => Err(error.to_string()),
             _ => Ok(()),

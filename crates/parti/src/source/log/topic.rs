@@ -220,8 +220,9 @@ impl Topic {
             folder: folder.to_owned(),
         };
         let settings = TopicSettings::partitions(self.partitions());
-        log.create_topic(&format!("{}.dlq", self.inner.topic), settings)
-            .await
+        // Beside a topic that is there, whatever it is called.
+        let name = format!("{}.dlq", self.inner.topic);
+        Topic::open(log.file(&name)?, &name, Some(settings)).await
     }
 }
 
