@@ -38,7 +38,7 @@ pub(super) fn run(arguments: &[String]) -> Result<bool, String> {
     use parti_core::planted::ALL;
 
     let arguments = Arguments::of(arguments, &["seeds", "bug"])?;
-    let most = arguments.number("seeds")?.unwrap_or(4_000);
+    let most = arguments.number("seeds")?.unwrap_or(8_000);
     let only = arguments.text("bug");
     let mut rows = Vec::new();
     for (bug, what) in ALL {
