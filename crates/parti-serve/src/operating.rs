@@ -186,7 +186,9 @@ fn note(change: &Change, written: bool) -> Option<String> {
         Verdict::Change if written => {
             let owner = change.served_by.as_ref()?;
             Some(format!(
-                "{owner} had not let go of it, and is fenced at its next commit, or once it is back"
+                "{owner} had not let go of it, and is fenced at its next commit, or when its lapsed \
+                 lease comes back; if it was frozen for less, and nothing arrives there, pause and \
+                 resume it"
             ))
         }
         Verdict::Change => None,

@@ -34,7 +34,7 @@ fn frozen_owner(config: &str) {
     let forced = parti(group.folder(), &forced, "");
     assert_eq!(forced.code, Some(0), "{}", forced.err);
     let told =
-        "worker-0 had not let go of it, and is fenced at its next commit, or once it is back";
+        "worker-0 had not let go of it, and is fenced at its next commit, or when its lapsed lease";
     assert!(forced.err.contains(told), "{}", forced.err);
     group.signal(owner, Signal::CONT);
     group.until("that it is fenced", |lines| {

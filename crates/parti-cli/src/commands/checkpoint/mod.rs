@@ -294,8 +294,9 @@ fn tell_fenced(changes: &[Change]) {
     for change in changes {
         if let (Some(owner), Verdict::Change) = (&change.served_by, &change.verdict) {
             eprintln!(
-                "partition {}: {} had not let go of it, and is fenced at its next commit, or once it \
-                 is back",
+                "partition {}: {} had not let go of it, and is fenced at its next commit, or when its \
+                 lapsed lease comes back; if it was frozen for less, and nothing arrives there, pause \
+                 and resume it",
                 change.partition,
                 plain(owner.as_str())
             );
