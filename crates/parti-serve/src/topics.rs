@@ -149,11 +149,12 @@ pub async fn produce(
 ) -> Result<Json<Placed>, Failure> {
     let opened = app.places.topic(&topic).await?;
     let records = messages.messages.into_iter().map(NewMessage::record);
-    let placed = opened
+    let appended = opened
         .topic
         .append(records.collect::<Result<_, _>>()?)
-        .await?;
-    let placed = placed.into_iter().map(|(partition, offset)| Position {
+        .await;
+    app.places.standing.log_did(&appended);
+    let placed = appended?.into_iter().map(|(partition, offset)| Position {
         partition: partition.to_string(),
         offset: offset.0,
     });
@@ -166,7 +167,7 @@ pub async fn produce(
 #[derive(Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 pub struct From {
-    /// The first offset wanted.
+    /// The first offset wanted. Beyond the end is 416, `offset_out_of_range`; at the end it waits.
     #[serde(default)]
     from: u64,
     /// The most messages, 100 by default.
@@ -308,6 +309,16 @@ impl Reading {
             let topic = &self.opened.topic;
             let batch = topic.read_within(&self.id, self.from, self.limit, self.bytes);
             let batch = batch.await?;
+            if self.from > batch.end {
+                let (id, from, end) = (&self.id, self.from, batch.end);
+                return Err(Failure::out_of_range(
+                    format!("partition {id} ends at {end}, and {from} is beyond that"),
+                    format!(
+                        "ask from {end} on for what comes next; if there was more, the log is \
+                             not the one it was"
+                    ),
+                ));
+            }
             let is_empty = batch.records.is_empty() && batch.next <= self.from;
             if !is_empty || Instant::now() >= self.until {
                 let body = written(batch, self.bytes).await?;

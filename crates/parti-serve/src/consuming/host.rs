@@ -11,7 +11,6 @@ use parti::{
 use tokio::sync::{oneshot, watch};
 
 use super::seat::{End, Ended, Seat};
-use crate::failure::DISMISSED;
 
 /// What a member is called in its group, or why it has no name.
 pub type Claim = Result<(WorkerId, Incarnation), WorkerError>;
@@ -75,6 +74,7 @@ impl Observer for Witness {
             } => self.seat.taken(partition, *epoch, *offset),
             // The member would join anew, as another: for the client that is another session.
             Report::SessionLost => self.seat.end(End::Lost),
+            Report::Lease { alive } => self.seat.leased(*alive),
             _ => {}
         }
     }
@@ -131,11 +131,8 @@ fn how(ended: Result<(), WorkerError>) -> Ended {
     match ended {
         Ok(()) => Ended::because("it ended"),
         // What a worker is told is meant for its process.
-        Err(WorkerError::Fatal(Fatal::Dismissed)) => Ended {
-            why: DISMISSED.to_owned(),
-            again: false,
-        },
-        Err(WorkerError::Fatal(Fatal::SessionOver)) => Ended::because(End::Lost.why()),
+        Err(WorkerError::Fatal(Fatal::Dismissed)) => Ended::dismissed(),
+        Err(WorkerError::Fatal(Fatal::SessionOver)) => Ended::evicted(),
         Err(error) => Ended::because(error),
     }
 }

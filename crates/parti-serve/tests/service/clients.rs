@@ -18,18 +18,23 @@ fn clients() -> PathBuf {
 }
 
 /// A consumer process, and what it says: a JSON line for everything that happens.
-struct Process {
+pub struct Process {
     child: Child,
     lines: Lines<BufReader<ChildStdout>>,
-    said: Vec<Value>,
+    pub said: Vec<Value>,
 }
 
 impl Process {
     /// Starts the example of a language.
     fn start(scene: &Scene, program: &str, example: &str) -> Self {
+        Self::start_at(&scene.service.url(), program, example)
+    }
+
+    /// The same, with instances of one's own.
+    pub fn start_at(urls: &str, program: &str, example: &str) -> Self {
         let mut child = Command::new(program)
             .arg(clients().join(example))
-            .args([&scene.service.url(), "g", "t"])
+            .args([urls, "g", "t"])
             .env("PYTHONDONTWRITEBYTECODE", "1")
             .stdout(Stdio::piped())
             .kill_on_drop(true)
@@ -46,7 +51,7 @@ impl Process {
     }
 
     /// Reads until it has said so many things of this kind, and tells all of them.
-    async fn says(&mut self, event: &str, count: usize) -> Vec<Value> {
+    pub async fn says(&mut self, event: &str, count: usize) -> Vec<Value> {
         let waiting = async {
             loop {
                 let such = self.said.iter().filter(|line| line["event"] == event);
@@ -72,7 +77,7 @@ impl Process {
     }
 
     /// The offsets of the messages it had, by partition.
-    fn handled(&self, partition: &str) -> Vec<u64> {
+    pub fn handled(&self, partition: &str) -> Vec<u64> {
         let messages = self.said.iter().filter(|line| line["event"] == "message");
         let of = messages.filter(|line| line["partition"] == partition);
         of.filter_map(|line| line["offset"].as_u64()).collect()
