@@ -54,6 +54,9 @@ async function request(url, method, token, body, signal, ms = 60_000) {
   const limit = within(ms, signal);
   try {
     return await answered(url, method, token, body, limit.signal);
+  } catch (error) {
+    if (!limit.signal.aborted || signal?.aborted) throw error;
+    throw new Error(`no answer within ${Math.round(ms)} ms`);
   } finally {
     limit.end();
   }
@@ -217,10 +220,7 @@ class Session {
     this.token = opened.token;
     this.ttl = opened.ttl_ms;
     this.tell("registered", { worker: opened.worker });
-    const committing = setInterval(() => this.commit().catch((error) => {
-      // Again with the next ones: a commit bears repetition.
-      if (!this.over) this.fails("commit", error);
-    }), 300);
+    const committing = setInterval(() => this.commitInTurn(), 300);
     const beating = setInterval(() => this.beat(), this.ttl / 12);
     this.beat();
     try {
@@ -319,6 +319,15 @@ class Session {
     const result = await this.call("POST", "/released", body);
     this.drop(one);
     this.tell("released", { partition: one.partition, ...result });
+  }
+
+  /** One at a time, so that they do not pile up where nobody answers. */
+  async commitInTurn() {
+    if (this.committing) return;
+    this.committing = true;
+    // Again with the next ones: a commit bears repetition.
+    await this.commit().catch((error) => this.over || this.fails("commit", error));
+    this.committing = false;
   }
 
   async commit() {

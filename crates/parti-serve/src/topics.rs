@@ -22,7 +22,6 @@ use crate::extract::{Asked, Body, Named};
 use crate::failure::{ErrorBody, Failure};
 use crate::looking::partition;
 use crate::places::Opened;
-use crate::room::Room;
 
 /// The longest wait for messages.
 const LONGEST_WAIT: Duration = Duration::from_secs(30);
@@ -279,7 +278,7 @@ pub async fn fetch(
         until: Instant::now() + wait,
     };
     let body = tokio::select! {
-        body = reading.answer(&app.fetch_room) => body?,
+        body = reading.answer(&app) => body?,
         // Nobody waits for messages while the service stops.
         () = app.stop.cancelled() => return Err(Failure::unavailable("the service stops")),
     };
@@ -299,7 +298,8 @@ struct Reading {
 
 impl Reading {
     /// The answer, in room that is set aside for it before anything is read.
-    async fn answer(self, room: &Room) -> Result<Bytes, Failure> {
+    async fn answer(self, app: &App) -> Result<Bytes, Failure> {
+        let room = &app.fetch_room;
         // Before the first look, so that nothing slips through between the two.
         let mut growth = self.opened.growth.subscribe();
         let mut needed = self.bytes;
@@ -308,7 +308,12 @@ impl Reading {
             let turn = room.turn().await?;
             let topic = &self.opened.topic;
             let batch = topic.read_within(&self.id, self.from, self.limit, self.bytes);
-            let batch = batch.await?;
+            let batch = batch.await;
+            if batch.is_err() {
+                // What can be read shows nothing of what can be appended.
+                app.places.standing.log_did(&batch);
+            }
+            let batch = batch?;
             if self.from > batch.end {
                 let (id, from, end) = (&self.id, self.from, batch.end);
                 return Err(Failure::out_of_range(

@@ -1,5 +1,6 @@
 //! Clients in other languages, as their own processes.
 
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::Duration;
@@ -70,6 +71,21 @@ impl Process {
 }
 
 impl Process {
+    /// Reads until it has told of this trouble.
+    async fn says_trouble(&mut self, doing: &str, why: &str) -> Value {
+        let mut seen = 0;
+        loop {
+            let trouble = self.says("trouble", seen + 1).await;
+            let fits = |one: &&Value| {
+                one["doing"] == doing && one["why"].as_str().is_some_and(|text| text.contains(why))
+            };
+            if let Some(found) = trouble.iter().find(fits) {
+                return found.clone();
+            }
+            seen = trouble.len();
+        }
+    }
+
     fn signal(&self, signal: Signal) {
         let id = self.child.id().and_then(|id| i32::try_from(id).ok());
         let id = id.and_then(Pid::from_raw).expect("it runs");
@@ -179,6 +195,25 @@ async fn wait_for_a_mended_service(program: &str, example: &str) {
     process.says("assigned", 2).await;
 }
 
+/// What fails while it works is told, with what was being done; mended, it goes on.
+async fn tell_trouble(program: &str, example: &str) {
+    let (scene, store) = fillable().await;
+    scene.make_group(1).await;
+    scene.produce(1, 1).await;
+    let mut process = Process::start(&scene, program, example);
+    process.says("message", 1).await;
+    committed(&scene, 1, 1).await;
+    store.fill(true);
+    scene.produce(1, 1).await;
+    process.says_trouble("commit", FULL).await;
+    store.fill(false);
+    committed(&scene, 1, 2).await;
+    let log = scene.folder.path().join("log");
+    fs::rename(&log, scene.folder.path().join("away")).expect("moved");
+    let fetching = process.says_trouble("fetch", "deleted or moved").await;
+    assert_eq!(fetching["partition"], "0");
+}
+
 /// Evicted for good, it ends with an error, and others have what it had.
 async fn stay_away(program: &str, example: &str) {
     let scene = Scene::new().await;
@@ -237,6 +272,16 @@ async fn python_waits_for_a_mended_service() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn node_waits_for_a_mended_service() {
     wait_for_a_mended_service("node", "node/example.mjs").await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn python_tells_trouble() {
+    tell_trouble("python3", "python/example.py").await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn node_tells_trouble() {
+    tell_trouble("node", "node/example.mjs").await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
