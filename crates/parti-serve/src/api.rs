@@ -92,6 +92,7 @@ fn make_exact(node: &mut Value) {
                     .is_some_and(|format| *format == "int64")
             {
                 fields.insert("format".into(), "uint64".into());
+                fields.entry("maximum").or_insert(u64::MAX.into());
             }
             // A stream is no string, and OpenAPI 3.1 has no words for events.
             if let Some(stream) = fields.get_mut("text/event-stream") {

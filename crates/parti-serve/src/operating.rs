@@ -92,7 +92,8 @@ pub struct Changed {
 
 /// Moves checkpoints. If one is refused, none is changed.
 #[utoipa::path(post, path = "/v1/groups/{group}/checkpoints", tag = "operating",
-    params(("group" = String, Path, description = "The group's name")),
+    params(("group" = String, Path, description = "The group's name", max_length = 64,
+            pattern = "^[A-Za-z0-9_-]+$")),
     request_body = Reset,
     responses(
         (status = 200, body = Changes),
@@ -234,7 +235,7 @@ async fn wanted(
             Place::TimeMs(_) => source.resolve(id, to.position()).await?,
         };
         if !bounds.hold(next) {
-            return Err(Failure::bad(
+            return Err(Failure::out_of_range(
                 format!("partition {id} cannot go on at {next}"),
                 format!("give from {} to {}", bounds.first, bounds.end),
             ));
@@ -304,7 +305,8 @@ pub struct Fulfilled {
 
 /// Asks the group for something, and answers once its effect is there.
 #[utoipa::path(post, path = "/v1/groups/{group}/requests", tag = "operating",
-    params(("group" = String, Path, description = "The group's name")),
+    params(("group" = String, Path, description = "The group's name", max_length = 64,
+            pattern = "^[A-Za-z0-9_-]+$")),
     request_body = Wish,
     responses(
         (status = 200, body = Fulfilled),

@@ -135,7 +135,7 @@ pub struct Position {
 
 /// Appends messages, all with one sync: once this answers they are on the disk.
 #[utoipa::path(post, path = "/v1/topics/{topic}/messages", tag = "messages",
-    params(("topic" = String, Path, description = "The topic's name")),
+    params(("topic" = String, Path, description = "The topic's name", pattern = r"^[^\x00-\x1f\x7f-\x9f]+$")),
     request_body = Messages,
     responses(
         (status = 200, body = Placed),
@@ -236,8 +236,8 @@ impl Message {
 /// fit: `next` says where to go on.
 #[utoipa::path(get, path = "/v1/topics/{topic}/partitions/{partition}/messages", tag = "messages",
     params(
-        ("topic" = String, Path, description = "The topic's name"),
-        ("partition" = String, Path, description = "The partition's id"),
+        ("topic" = String, Path, description = "The topic's name", pattern = r"^[^\x00-\x1f\x7f-\x9f]+$"),
+        ("partition" = String, Path, description = "The partition's number", pattern = "^[0-9]+$"),
         From),
     responses(
         (status = 200, body = Found),
@@ -269,9 +269,18 @@ pub async fn fetch(
             "ask for that",
         ));
     }
+    let opened = app.places.topic(&topic).await?;
+    let partitions = opened.topic.partitions();
+    let number = id.parse::<u32>().ok();
+    if !number.is_some_and(|number| number < partitions && number.to_string() == id) {
+        return Err(Failure::not_found(
+            format!("topic {topic:?} has no partition {id:?}"),
+            format!("ask for one of 0 to {}", partitions.saturating_sub(1)),
+        ));
+    }
     let reading = Reading {
-        opened: app.places.topic(&topic).await?,
-        id: partition(&id)?,
+        opened,
+        id: PartitionId::new(id),
         from: Offset(from.from),
         limit: limit as usize,
         bytes,

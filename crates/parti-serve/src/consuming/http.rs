@@ -25,8 +25,8 @@ const MOST_COMMITS: usize = 10_000;
 const LONGEST_NAME: usize = 200;
 /// Whether a consumer may be called so: it is shown in lists and logged.
 pub fn is_name(text: &str) -> bool {
-    let fits = (1..=LONGEST_NAME).contains(&text.len());
-    fits && !text.trim().is_empty() && !text.chars().any(char::is_control)
+    let fits = (1..=LONGEST_NAME).contains(&text.chars().count());
+    fits && !text.chars().any(char::is_control)
 }
 
 /// The most bytes of metadata.
@@ -69,7 +69,8 @@ pub struct Opened {
 
 /// Registers a consumer. What it gets comes over the session's stream.
 #[utoipa::path(post, path = "/v1/groups/{group}/sessions", tag = "consuming",
-    params(("group" = String, Path, description = "The group's name")),
+    params(("group" = String, Path, description = "The group's name", max_length = 64,
+            pattern = "^[A-Za-z0-9_-]+$")),
     request_body = Registration,
     responses(
         (status = 201, body = Opened),
@@ -83,8 +84,7 @@ pub async fn register(
     if !is_name(&new.consumer) {
         return Err(Failure::bad(
             format!(
-                "consumer: a name has from 1 to {LONGEST_NAME} bytes, none of them control \
-                     characters"
+                "consumer: a name has from 1 to {LONGEST_NAME} characters, and no control characters"
             ),
             "give such a name",
         ));
@@ -133,7 +133,8 @@ pub struct Listed {
 
 /// The sessions of a group that this instance holds.
 #[utoipa::path(get, path = "/v1/groups/{group}/sessions", tag = "consuming",
-    params(("group" = String, Path, description = "The group's name")),
+    params(("group" = String, Path, description = "The group's name", max_length = 64,
+            pattern = "^[A-Za-z0-9_-]+$")),
     responses(
         (status = 200, body = Sessions),
         (status = "4XX", body = ErrorBody), (status = "5XX", body = ErrorBody)
@@ -142,7 +143,8 @@ pub async fn list(
     State(app): State<Arc<App>>,
     Named(group): Named<String>,
 ) -> Result<Json<Sessions>, Failure> {
-    app.places.records(&group)?;
+    let records = app.places.records(&group)?;
+    app.places.group(&records).await?;
     let sessions = app.sessions.of(&group).into_iter();
     let sessions = sessions.map(|(id, seat)| Listed {
         session: id.to_string(),
@@ -175,7 +177,8 @@ async fn seat(
 /// partitions under new epochs.
 #[utoipa::path(get, path = "/v1/groups/{group}/sessions/{session}/events", tag = "consuming",
     params(
-        ("group" = String, Path, description = "The group's name"),
+        ("group" = String, Path, description = "The group's name", max_length = 64,
+            pattern = "^[A-Za-z0-9_-]+$"),
         ("session" = String, Path, description = "The session's name")),
     responses(
         (status = 200, content_type = "text/event-stream", body = String),
@@ -222,7 +225,8 @@ pub struct Results {
 /// that it is in the store.
 #[utoipa::path(post, path = "/v1/groups/{group}/sessions/{session}/commits", tag = "consuming",
     params(
-        ("group" = String, Path, description = "The group's name"),
+        ("group" = String, Path, description = "The group's name", max_length = 64,
+            pattern = "^[A-Za-z0-9_-]+$"),
         ("session" = String, Path, description = "The session's name")),
     request_body = Commits,
     responses(
@@ -250,7 +254,8 @@ pub async fn commits(
 /// Lets go of a partition that was revoked.
 #[utoipa::path(post, path = "/v1/groups/{group}/sessions/{session}/released", tag = "consuming",
     params(
-        ("group" = String, Path, description = "The group's name"),
+        ("group" = String, Path, description = "The group's name", max_length = 64,
+            pattern = "^[A-Za-z0-9_-]+$"),
         ("session" = String, Path, description = "The session's name")),
     request_body = Release,
     responses(
@@ -291,7 +296,8 @@ pub struct Heard {
 /// A sign of life.
 #[utoipa::path(post, path = "/v1/groups/{group}/sessions/{session}/heartbeat", tag = "consuming",
     params(
-        ("group" = String, Path, description = "The group's name"),
+        ("group" = String, Path, description = "The group's name", max_length = 64,
+            pattern = "^[A-Za-z0-9_-]+$"),
         ("session" = String, Path, description = "The session's name")),
     responses(
         (status = 200, body = Heard),
@@ -313,7 +319,8 @@ pub async fn heartbeat(
 /// Ends a session: what it has goes to others at once, as far as it was committed.
 #[utoipa::path(delete, path = "/v1/groups/{group}/sessions/{session}", tag = "consuming",
     params(
-        ("group" = String, Path, description = "The group's name"),
+        ("group" = String, Path, description = "The group's name", max_length = 64,
+            pattern = "^[A-Za-z0-9_-]+$"),
         ("session" = String, Path, description = "The session's name")),
     responses(
         (status = 200, body = Done),
@@ -333,7 +340,8 @@ pub async fn deregister(
 
 /// Has the partitions of a group listed again.
 #[utoipa::path(post, path = "/v1/groups/{group}/refresh", tag = "consuming",
-    params(("group" = String, Path, description = "The group's name")),
+    params(("group" = String, Path, description = "The group's name", max_length = 64,
+            pattern = "^[A-Za-z0-9_-]+$")),
     responses(
         (status = 200, body = Done),
         (status = "4XX", body = ErrorBody), (status = "5XX", body = ErrorBody)

@@ -50,8 +50,14 @@ async fn checkpoints_move_and_plans_tell() {
             .is_some_and(|note| note.contains(&consumer.worker))
     );
     assert_eq!(scene.post(path, &reset(json!({}))).await.code(), "conflict");
+    let beyond = scene
+        .post(path, &reset(json!({"to": {"offset": 11}})))
+        .await;
+    assert_eq!(
+        (beyond.status, beyond.code().as_str()),
+        (416, "offset_out_of_range")
+    );
     for wrong in [
-        json!({"to": {"offset": 11}}),
         json!({"to": "nowhere"}),
         json!({"partitions": ["a b"]}),
         json!({"partitions": 7}),

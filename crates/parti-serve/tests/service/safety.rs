@@ -256,8 +256,6 @@ async fn garbage_and_too_much_are_refused_and_others_are_served() {
         "/v1/groups/g/events?limit=0",
         "/v1/groups/g/events?before=x",
         "/v1/topics/t/partitions/0/messages?limit=1001",
-        "/v1/topics/t/partitions/9/messages",
-        "/v1/topics/t/partitions/%2e%2e/messages",
         "/v1/topics/t/partitions/0/messages?from=-1",
     ] {
         assert_eq!(scene.get(path).await.status, 400, "{path}");
@@ -285,7 +283,7 @@ async fn garbage_and_too_much_are_refused_and_others_are_served() {
         assert!(remedy.expect("text").contains(known), "{error}");
     }
     assert_eq!(scene.get("/readyz?probe=1").await.status, 200);
-    for consumer in ["", " ", "a\nb", "\u{7f}", &"x".repeat(201)] {
+    for consumer in ["", "a\nb", "\u{7f}", &"x".repeat(201)] {
         let body = json!({"consumer": consumer});
         let reply = scene.post("/v1/groups/g/sessions", &body).await;
         assert_eq!(
@@ -330,6 +328,10 @@ async fn garbage_and_too_much_are_refused_and_others_are_served() {
     for path in [
         "/v1/groups/none",
         "/v1/groups/none/live",
+        "/v1/groups/none/sessions",
+        "/v1/topics/t/partitions/9/messages",
+        "/v1/topics/t/partitions/00/messages",
+        "/v1/topics/t/partitions/%2e%2e/messages",
         "/v1/none",
         "/../x",
         "/etc/passwd",
