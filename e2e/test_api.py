@@ -32,8 +32,6 @@ INEXACT = {
     "POST /v1/groups/{group}/plan": "ids as keys of an object; which workers there are",
     "POST /v1/groups/{group}/checkpoints": "ids are canonical, and why is bounded in bytes",
     "POST /v1/groups/{group}/requests": "what each kind needs; why is bounded in bytes",
-    "POST /v1/groups/{group}/sessions/{session}/commits": "1.0 is an integer to JSON Schema",
-    "POST /v1/groups/{group}/sessions/{session}/released": "1.0 is an integer to JSON Schema",
     "POST /v1/topics/{topic}/messages": "text or base64 of each, not both; what is base64",
 }
 
