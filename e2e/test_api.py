@@ -16,8 +16,8 @@ from scene import Case
 CASES = os.environ.get("CASES", "8")
 SEED = os.environ.get("SEED", "1")
 
-# How what violates the schema may be refused; and what fits it, because of how things are. A plain 400
-# is none of the latter: what fits the schema can be understood.
+# How what violates the schema may be refused; and what fits it, because of how things are. A plain
+# 400 is none of the latter: what fits the schema can be understood.
 REFUSALS = """
 [checks.negative_data_rejection]
 expected-statuses = [400, 401, 403, 404, 405, 409, 410, 413, 415, 416, 429, 503]
@@ -35,8 +35,8 @@ INEXACT = {
     "POST /v1/topics/{topic}/messages": "text or base64 of each, not both; what is base64",
 }
 
-# Streams go on for as long as somebody listens: other tests listen to them. Where every one of them is
-# refused, they are held against their description, too.
+# Streams go on for as long as somebody listens: other tests listen to them. Where every one of them
+# is refused, they are held against their description, too.
 NO_STREAMS = ["--exclude-path-regex", "/live$|/sessions/.*/events$"]
 
 TOKEN = "a-token-that-may-do-everything"

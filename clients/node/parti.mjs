@@ -7,15 +7,15 @@
 // The handler is called for one message at a time of each partition, in order; partitions go on
 // side by side. What it returns from is done, and is committed in batches. When a partition is to
 // move, the message under way is finished and committed first. Several instances of the service are
-// one url with commas: when one is gone, in trouble or cut off from its store, the session goes on at
-// the next, after what is handled. When the session is gone, it registers again, and nothing old is
-// committed. While the service has trouble (5xx), it is tried again later, and told to `onEvent` as
-// "trouble", with what was being done and why it failed. An operator who evicts it for good ends it
-// with an error.
+// one url with commas: when one is gone, in trouble or cut off from its store, the session goes on
+// at the next, after what is handled. When the session is gone, it registers again, and nothing old
+// is committed. While the service has trouble (5xx), it is tried again later, and told to `onEvent`
+// as "trouble", with what was being done and why it failed. An operator who evicts it for good ends
+// it with an error.
 //
-// A heartbeat goes out three times in a TTL. Answers are the lease, and say how long it lasts: without
-// it, nothing is handled. A handler that keeps the thread for itself keeps heartbeats from going out, too:
-// after a TTL others get what it has.
+// A heartbeat goes out three times in a TTL. Answers are the lease, and say how long it lasts:
+// without it, nothing is handled. A handler that keeps the thread for itself keeps heartbeats from
+// going out, too: after a TTL others get what it has.
 
 /** The service did not do it. */
 export class PartiError extends Error {

@@ -293,8 +293,8 @@ class Consumer:
         return self.client.request(method, path, body, session["token"], timeout)
 
     def _may_handle(self):
-        """Whether what is held is certainly ours. Only the answer to a heartbeat says so, for as long
-        as it says, from when it was sent: what the stream says may have waited here for long."""
+        """Whether what is held is certainly ours. Only the answer to a heartbeat says so, for as
+        long as it says, from when it was sent: what the stream says may have waited for long."""
         began, lasts = self._lease
         return self._session is not None and time.monotonic() < began + lasts
 

@@ -1,8 +1,8 @@
 //! What every request has to pass, and what every answer carries.
 //!
 //! ```text
-//!   head ──▶ Host ──▶ Origin ──▶ x-parti-csrf ──▶ who, in which role ──▶ body's length ──▶ handler,
-//!    431      400      403          403             401, 403               413        within its time
+//!   head ──▶ Host ──▶ Origin ──▶ x-parti-csrf ──▶ who, in which role ──▶ length ──▶ handler,
+//!    431      400      403          403             401, 403              413     in its time: 503
 //! ```
 //!
 //! What is answered is logged here: every request for whoever debugs, what goes wrong in this service

@@ -1,5 +1,5 @@
-//! How the store and the log did at their last real work: for `/readyz`, and for whoever waits for a
-//! write that is refused again and again.
+//! How the store and the log did at their last real work: for `/readyz`, and for whoever waits for
+//! a write that is refused again and again.
 //!
 //! ```text
 //!   sessions, operators ──▶ Observed ──▶ the store
@@ -10,8 +10,8 @@
 //!                              └───────▶ a request that waits is answered 503 store_refuses
 //! ```
 //!
-//! Nobody works for this: no write is made only to know how it ends. So trouble counts until the next
-//! work succeeds, and is forgotten after a while, because an instance that nobody asks has no work.
+//! Nobody works for this: no write is made only to know how it ends. So trouble counts until the
+//! next work succeeds, and is forgotten after a while: an instance that nobody asks has no work.
 
 use std::fmt;
 use std::sync::Arc;

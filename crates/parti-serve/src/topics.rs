@@ -135,7 +135,8 @@ pub struct Position {
 
 /// Appends messages, all with one sync: once this answers they are on the disk.
 #[utoipa::path(post, path = "/v1/topics/{topic}/messages", tag = "messages",
-    params(("topic" = String, Path, description = "The topic's name", pattern = r"^[^\x00-\x1f\x7f-\x9f]+$")),
+    params(("topic" = String, Path, description = "The topic's name",
+        pattern = r"^[^\x00-\x1f\x7f-\x9f]+$")),
     request_body = Messages,
     responses(
         (status = 200, body = Placed),
@@ -236,7 +237,8 @@ impl Message {
 /// fit: `next` says where to go on.
 #[utoipa::path(get, path = "/v1/topics/{topic}/partitions/{partition}/messages", tag = "messages",
     params(
-        ("topic" = String, Path, description = "The topic's name", pattern = r"^[^\x00-\x1f\x7f-\x9f]+$"),
+        ("topic" = String, Path, description = "The topic's name",
+            pattern = r"^[^\x00-\x1f\x7f-\x9f]+$"),
         ("partition" = String, Path, description = "The partition's number", pattern = "^[0-9]+$"),
         From),
     responses(

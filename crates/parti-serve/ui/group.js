@@ -3,8 +3,8 @@
 //   stream ─▶ model ─▶ at most one painting per frame ─▶ the parts that are due
 //
 // Each part has its pace, and a frame shows no more than fits into a few milliseconds: what waited
-// longest comes first, and the rest in the next frame. A part that is shown for the first time costs
-// the browser more than its script, so there is one of them in a frame. So no task is ever long.
+// longest comes first, and the rest in the next frame. A part that is shown for the first time
+// costs the browser more than its script, so a frame has one of them. So no task is ever long.
 
 import { GROUP_ACTIONS } from "./actions.js";
 import { groupPath } from "./api.js";

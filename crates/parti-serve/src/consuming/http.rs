@@ -84,7 +84,7 @@ pub async fn register(
     if !is_name(&new.consumer) {
         return Err(Failure::bad(
             format!(
-                "consumer: a name has from 1 to {LONGEST_NAME} characters, and no control characters"
+                "consumer: a name has from 1 to {LONGEST_NAME} characters, no control characters"
             ),
             "give such a name",
         ));

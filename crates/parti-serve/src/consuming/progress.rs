@@ -21,8 +21,8 @@ pub struct Commit {
     pub offset: u64,
 }
 
-/// A number that is whole, however it is written: languages without integers write `7.0`, which JSON
-/// Schema calls an integer, too.
+/// A number that is whole, however it is written: languages without integers write `7.0`, which
+/// JSON Schema calls an integer, too.
 struct Whole(u64);
 
 impl<'de> Deserialize<'de> for Whole {

@@ -97,8 +97,8 @@ impl Grant {
         self.committer.lease_is_alive()
     }
 
-    /// For how long that lease lasts if it is not renewed: whoever handles messages elsewhere, and may
-    /// not hear of this worker again, stops by then.
+    /// For how long that lease lasts if it is not renewed: whoever handles messages elsewhere, and
+    /// may not hear of this worker again, stops by then.
     pub fn leased_for(&self) -> Duration {
         self.committer.lease_left()
     }
