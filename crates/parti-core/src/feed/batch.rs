@@ -1,21 +1,32 @@
-//! How much to pull: a batch that follows the handlers' throughput, and a window that the server
-//! counts too.
+//! How much to pull: a batch that follows the handlers' throughput, and a window.
+//!
+//! With acks the server counts the window, too. Without, it is ours alone: it then follows fast
+//! handlers up, because what is on its way to them must last until the next pull was answered, and
+//! a server that has nothing to answer stands still meanwhile.
 
 use std::time::Duration;
 
-use crate::config::JetStreamConfig;
+use crate::config::{AckMode, JetStreamConfig};
 use crate::time::Time;
 
 /// A batch holds about this much of the handlers' work.
 const WORTH: Duration = Duration::from_secs(1);
 /// Throughput is looked at this often.
 const SAMPLE: Duration = Duration::from_millis(250);
+/// A window that nobody else counts holds as much as handlers do in this time, if that is more
+/// than it holds anyway. So it is their speed that bounds the memory: where messages are large or
+/// slow, it is the window of the settings.
+const IN_HAND: Duration = Duration::from_millis(20);
+/// And at the most so many times as much.
+const STRETCH: u32 = 4;
 
 /// The adaptive batch and the window of unacked deliveries.
 #[derive(Clone, Debug)]
 pub(crate) struct Batch {
     size: u32,
     window: u32,
+    /// Least and most of the window.
+    bounds: (u32, u32),
     handled: u32,
     /// Start of the present sample; none while nothing is held, because idle is not slow.
     since: Option<Time>,
@@ -26,9 +37,14 @@ impl Batch {
         let window =
             (f64::from(config.max_ack_pending) * config.backpressure.clamp(0.0, 1.0)) as u32;
         let window = window.max(1);
+        let most = match config.ack {
+            AckMode::Explicit => window,
+            AckMode::None => window.saturating_mul(STRETCH),
+        };
         Self {
             size: config.initial_batch.clamp(1, window),
             window,
+            bounds: (window, most),
             handled: 0,
             since: None,
         }
@@ -65,7 +81,11 @@ impl Batch {
         if elapsed < SAMPLE && self.handled < self.size {
             return;
         }
-        let worth = f64::from(self.handled) * WORTH.as_secs_f64() / elapsed.as_secs_f64();
+        let rate = f64::from(self.handled) / elapsed.as_secs_f64();
+        let worth = rate * WORTH.as_secs_f64();
+        let (least, most) = self.bounds;
+        let high = self.window.saturating_mul(2).min(most);
+        self.window = ((rate * IN_HAND.as_secs_f64()) as u32).clamp(least, high);
         // A drained buffer says only that the handlers could have done at least this much.
         let low = if held == 0 { self.size } else { self.size / 2 };
         let high = self.size.saturating_mul(2).min(self.window);
@@ -87,6 +107,13 @@ mod tests {
 
     fn batch() -> Batch {
         Batch::new(&Config::default().jetstream)
+    }
+
+    /// Handles so many, in so many milliseconds.
+    fn handle(batch: &mut Batch, now: &mut Time, count: u32, in_ms: u64) {
+        (0..count).for_each(|_| batch.handled());
+        *now = *now + Duration::from_millis(in_ms);
+        batch.sample(*now, 50);
     }
 
     #[test]
@@ -131,6 +158,26 @@ mod tests {
             batch.sample(now, 50);
         }
         assert_eq!(batch.size(), 400);
+    }
+
+    #[test]
+    fn without_acks_the_window_follows_fast_handlers_and_goes_back_with_slow_ones() {
+        let mut settings = Config::default().jetstream;
+        let windows = |batch: &mut Batch| {
+            let mut now = Time(0);
+            batch.sample(now, 50);
+            let mut seen = Vec::new();
+            for (count, in_ms) in [(10_000, 100), (25_000, 250), (50_000, 500), (5_000, 500)] {
+                handle(batch, &mut now, count, in_ms);
+                seen.push(batch.window);
+            }
+            seen
+        };
+        let explicit = windows(&mut Batch::new(&settings));
+        assert_eq!(explicit, [400; 4], "the server counts it");
+        settings.ack = AckMode::None;
+        let none = windows(&mut Batch::new(&settings));
+        assert_eq!(none, [800, 1_600, 1_600, 400], "four times, and back");
     }
 
     #[test]
