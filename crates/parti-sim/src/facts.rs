@@ -165,6 +165,8 @@ pub struct MessageFacts {
     pub dead_letter: bool,
     /// Whether retention removed it.
     pub removed: bool,
+    /// Whether that happened without a chance for anybody to know.
+    pub unnoticed: bool,
     /// When all messages up to this one were done.
     pub covered: Option<Micros>,
 }
@@ -188,9 +190,10 @@ impl MessageFacts {
         self.dead_letter || self.removed || !self.completions.is_empty()
     }
 
-    /// Whether retention removed it before anybody had handled it to completion.
+    /// Whether retention removed it before anybody had handled it to completion, and whoever came
+    /// too late can know.
     pub fn is_overtaken(&self) -> bool {
-        self.removed && !self.dead_letter && self.completions.is_empty()
+        self.removed && !self.unnoticed && !self.dead_letter && self.completions.is_empty()
     }
 }
 
@@ -365,14 +368,20 @@ impl Facts {
                     completions: Vec::new(),
                     dead_letter: false,
                     removed: false,
+                    unnoticed: false,
                     covered: None,
                 });
             }
-            Seen::Trimmed { partition, first } => {
+            Seen::Trimmed {
+                partition,
+                first,
+                unnoticed,
+            } => {
                 let now = self.now;
                 let known = &mut self.partitions[partition];
                 let upto = known.index_from(first);
                 for message in &mut known.messages[..upto] {
+                    message.unnoticed |= !message.removed && unnoticed.contains(&message.offset);
                     message.removed = true;
                 }
                 known.advance(now);

@@ -3,6 +3,7 @@
 //! A scenario is plain data: a failing one is shrunk by leaving faults out, or making them
 //! shorter, and running the same seed again.
 
+use parti_core::io::{Retention, SourceKind};
 use parti_core::rng::Rng;
 use serde::{Deserialize, Serialize};
 
@@ -37,6 +38,7 @@ pub fn of(setup: &Setup) -> Vec<Timed> {
     faults.extend(requests(setup));
     faults.extend(evictions(setup));
     faults.extend(moves_of_consumers(setup));
+    faults.extend(overtaken(setup));
     faults.sort_by_key(|timed| timed.at);
     faults
 }
@@ -97,7 +99,7 @@ fn requests(setup: &Setup) -> Vec<Timed> {
 fn evictions(setup: &Setup) -> Vec<Timed> {
     let mut rng = Rng::new(setup.seed ^ 0x7061_7274_6921_0008);
     let calm = matches!(setup.class, Class::Outage | Class::StoreLoss);
-    if calm || !rng.chance(0.1) {
+    if calm || !rng.chance(0.2) {
         return Vec::new();
     }
     let one = |_| {
@@ -132,6 +134,33 @@ fn moves_of_consumers(setup: &Setup) -> Vec<Timed> {
         Timed { at, fault }
     };
     (0..6).map(one).collect()
+}
+
+/// Now and then handlers are so slow that retention comes past what waits for them.
+fn overtaken(setup: &Setup) -> Vec<Timed> {
+    let mut rng = Rng::new(setup.seed ^ 0x7061_7274_6921_000b);
+    let limits = setup.source == SourceKind::Stream(Retention::Limits);
+    let calm = matches!(setup.class, Class::Outage | Class::StoreLoss);
+    if !limits || calm || setup.traffic.killers > 0 || !rng.chance(0.2) {
+        return Vec::new();
+    }
+    let length = rng.between(15 * SECOND, 25 * SECOND);
+    let from = rng.between(8 * SECOND, FAULTS_UNTIL - length);
+    let slow = (0..setup.initial).map(|machine| Timed {
+        at: from,
+        fault: Fault::SlowHandlers {
+            machine,
+            length,
+            delay: 5 * SECOND,
+        },
+    });
+    let retention = Timed {
+        at: from + length - rng.below(3 * SECOND),
+        fault: Fault::Retention {
+            keep: rng.below(20),
+        },
+    };
+    slow.chain([retention]).collect()
 }
 
 struct Draw<'a> {

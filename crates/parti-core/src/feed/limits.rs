@@ -7,11 +7,13 @@
 //!  Read (next, base] ──▶ lane, until the answer proves that the base was passed
 //!      └──more there, in many lanes──▶ Sweep: one read of the whole stream for all of them
 //!  durable too slow for what is pending ──▶ put at the stream's end, every lane needs a new base
+//!  window full for long ──▶ where does the stream begin? ──overtaken──▶ every lane needs a new base
 //! ```
 //!
 //! The checkpoint is the truth; acks are flow control.
 
 mod reading;
+mod standstill;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -31,6 +33,7 @@ use crate::lane::{LaneNote, Opening};
 use crate::rng::Rng;
 use crate::time::Time;
 use crate::worker::Trouble;
+use standstill::Standstill;
 
 /// Reads that may be in flight at once, over all lanes.
 const OPEN_READS: usize = 64;
@@ -68,6 +71,7 @@ pub(crate) struct Limits {
     sweep_failures: u32,
     sweep_partitions: u32,
     pace: Pace,
+    standstill: Standstill,
     jump: Jump,
     retry: (Duration, Duration),
     rng: Rng,
@@ -107,6 +111,7 @@ impl Limits {
             sweep_failures: 0,
             sweep_partitions: jetstream.sweep_partitions,
             pace: Pace::new(jetstream.catch_up_after, jetstream.sweep_partitions),
+            standstill: Standstill::default(),
             jump: Jump::Rest,
             retry,
             rng,
@@ -128,6 +133,7 @@ impl Limits {
             Arrival::Foreign => self.filter_is_unknown(cx),
         }
         self.pace.delivered(cx.now, message.offset, pending);
+        self.standstill.delivered(delivery.consumer, message.offset);
         self.seen = self.seen.max(message.offset);
         let kept = self
             .splices
@@ -314,6 +320,26 @@ impl Limits {
         }
     }
 
+    /// After a standstill: whether retention has come past the durable. Any read of the stream tells.
+    fn look_for_the_beginning(&mut self, cx: &mut Context<'_>) {
+        if self.durable.is_full() {
+            return;
+        }
+        let next = self.standstill.ends(cx.now);
+        let partition = self.splices.keys().next();
+        if let (Some(next), Some(partition)) = (next, partition) {
+            let ask = cx.out.ask();
+            self.standstill.asks(ask, next);
+            cx.out.source(SourceRequest::Read {
+                ask,
+                partition: partition.clone(),
+                from: next,
+                upto: Some(next),
+                limit: 1,
+            });
+        }
+    }
+
     /// A durable that keeps handlers waiting, with more to come than it can bring in time, is put at
     /// the stream's end.
     fn jump(&mut self, cx: &mut Context<'_>, idle: bool) {
@@ -452,7 +478,14 @@ impl Feed for Limits {
                 }
             }
             SourceEvent::Head { ask, result } => self.head_answered(cx, ask, result),
-            SourceEvent::Read { ask, result } => self.read_answered(cx, ask, result),
+            SourceEvent::Read { ask, result } => {
+                let first = result.as_ref().ok().map(|batch| batch.first);
+                match self.standstill.answered(ask, first) {
+                    Some(true) => self.gap(cx),
+                    Some(false) => {}
+                    None => self.read_answered(cx, ask, result),
+                }
+            }
             SourceEvent::Swept { ask, result } => self.swept(cx, ask, result),
             SourceEvent::PullEnded { ask } => {
                 self.durable.pull_ended(ask);
@@ -505,12 +538,16 @@ impl Feed for Limits {
         self.durable.extend(cx.now, cx.out);
         if self.durable.is_full() {
             self.pace.held_back();
+            self.standstill.begins(cx.now);
         }
         if cx.lease {
+            self.look_for_the_beginning(cx);
             self.jump(cx, idle);
             if self.jump == Jump::Rest {
                 self.durable.inspect(cx.now, cx.out);
-                self.durable.pull(cx.now, cx.out);
+                if !self.standstill.is_open() {
+                    self.durable.pull(cx.now, cx.out);
+                }
             }
         }
     }

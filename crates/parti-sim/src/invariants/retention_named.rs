@@ -1,5 +1,6 @@
 //! What retention removed before anybody had handled it is named and counted, by whoever came too
-//! late for it; and nothing is called removed that is still there.
+//! late for it; and nothing is called removed that is still there. One thing cannot be known: what a
+//! server was just about to deliver, and passes over without a word.
 
 use parti_core::ids::Offset;
 use parti_core::worker::{Action, Report, Trouble};
@@ -34,7 +35,9 @@ impl Invariant for RetentionNamed {
         self.partitions
             .resize(facts.setup.partitions.len(), Known::default());
         match seen {
-            Seen::Trimmed { partition, first } => {
+            Seen::Trimmed {
+                partition, first, ..
+            } => {
                 let known = &mut self.partitions[*partition];
                 known.first = known.first.max(*first);
                 Ok(())
@@ -129,6 +132,7 @@ mod tests {
         let trimmed = Seen::Trimmed {
             partition: 0,
             first: Offset(2),
+            unnoticed: &[],
         };
         bench.see(trimmed).expect("it happens");
         bench.settled().expect_err("1 is gone");

@@ -360,12 +360,20 @@ impl Stream {
         self.messages.end(partition)
     }
 
-    /// Retention: removes whatever is below `first`.
-    pub fn trim(&mut self, first: Offset) {
+    /// Retention: removes whatever is below `first`. Answers what of it a consumer passes over without
+    /// a chance for anybody to know.
+    pub fn trim(&mut self, now: u64, first: Offset) -> Vec<Offset> {
+        let there = (self.messages.first()..first.0).filter(|message| {
+            let entry = self.messages.get(*message);
+            let mut durables = self.durables.values();
+            entry.is_some_and(|e| durables.any(|d| d.passes_over(now, *message, e.subject)))
+        });
+        let unnoticed = there.map(Offset).collect();
         self.messages.trim(first.0);
         for durable in self.durables.values_mut() {
             durable.trimmed(first.0);
         }
+        unnoticed
     }
 
     /// Goes back: the stream ends at `last` again, and later sequences are given anew.

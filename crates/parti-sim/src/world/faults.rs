@@ -290,6 +290,13 @@ impl World {
         if self.setup.source == SourceKind::Stream(Retention::WorkQueue) {
             return false;
         }
+        let mut unnoticed = Vec::new();
+        if self.setup.source == limits
+            && let Some(stream) = self.source.as_stream()
+        {
+            let first = Offset(stream.head().0.saturating_sub(keep) + 1);
+            unnoticed = stream.trim(self.now, first);
+        }
         for partition in 0..self.setup.partitions.len() {
             let id = &self.setup.partitions[partition].id;
             let first = match &mut self.source {
@@ -301,12 +308,12 @@ impl World {
                     first
                 }
             };
-            self.jury.see(self.now, Seen::Trimmed { partition, first });
-        }
-        if self.setup.source == limits
-            && let Some(stream) = self.source.as_stream()
-        {
-            stream.trim(Offset(stream.head().0.saturating_sub(keep) + 1));
+            let seen = Seen::Trimmed {
+                partition,
+                first,
+                unnoticed: &unnoticed,
+            };
+            self.jury.see(self.now, seen);
         }
         true
     }

@@ -581,6 +581,50 @@ fn what_retention_took_during_a_lapsed_lease_is_told() {
 }
 
 #[test]
+fn what_retention_took_while_the_window_was_full_is_told() {
+    for (stands, first) in [(3, 31), (3, 19), (0, 31)] {
+        let mut bench = Bench::with(SourceKind::Stream(Retention::Limits), |c| {
+            c.jetstream.max_ack_pending = 10;
+            c.jetstream.initial_batch = 8;
+            c.processing.concurrency = 1;
+        });
+        bench.joined(&[A], 10);
+        bench.open(A, opening(1, 11));
+        for offset in 11..=18 {
+            bench.deliver(A, offset);
+        }
+        bench.run();
+        bench.pass(Duration::from_secs(stands));
+        bench.run();
+        for offset in 11..=15 {
+            bench.done(A, 1, offset);
+        }
+        let actions = bench.run();
+        if stands == 0 {
+            assert_eq!(requests(&actions, "Read"), [], "it was asked all the time");
+            continue;
+        }
+        let (ask, from, upto) = only_read(&actions);
+        assert_eq!((from, upto), (19, Some(19)));
+        assert_eq!(requests(&actions, "Pull"), [], "not before that is known");
+        let batch = ReadBatch {
+            messages: vec![],
+            next: Offset(20),
+            first: Offset(first),
+            end: Offset(32),
+        };
+        bench.source(SourceEvent::Read {
+            ask,
+            result: Ok(batch),
+        });
+        let actions = bench.run();
+        let heads = requests(&actions, "Head");
+        assert_eq!(heads.len(), usize::from(first > 19), "first {first}");
+        assert_eq!(requests(&actions, "Pull").len(), 1, "first {first}");
+    }
+}
+
+#[test]
 fn close_and_reopen_reads_again_what_was_given_up() {
     let mut bench = Bench::limits();
     bench.joined(&[A], 10);

@@ -81,13 +81,13 @@ fn retention_removes_the_oldest_and_their_redelivery() {
     publish(&mut stream, "p1", 4);
     update(&mut stream, "b", &["p1"]).expect("created");
     assert_eq!(fetch(&mut stream, 0, "b", 2), [1, 2]);
-    stream.trim(Offset(4));
+    stream.trim(0, Offset(4));
     assert_eq!((stream.first(), stream.head()), (Offset(4), Offset(4)));
     assert_eq!(stream.info("b").expect("there").pending, 0);
     assert_eq!(fetch(&mut stream, 2 * ACK_WAIT, "b", 9), [4]);
     let batch = read(&mut stream, "p1", 1, None, 9);
     assert_eq!((offsets(&batch), batch.first), (vec![4], Offset(4)));
-    stream.trim(Offset(99));
+    stream.trim(0, Offset(99));
     assert_eq!(
         (stream.first(), stream.head()),
         (Offset(5), Offset(4)),
@@ -153,7 +153,7 @@ fn start_positions_resolve_to_offsets() {
         stream.publish(at * 1000, &p("p1"), 0, 1);
         stream.publish(at * 1000, &p("p2"), 0, 1);
     }
-    stream.trim(Offset(2));
+    stream.trim(0, Offset(2));
     let mut resolve = |start| {
         let request = SourceRequest::Resolve {
             ask: Ask(0),
