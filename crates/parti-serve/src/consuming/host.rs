@@ -93,19 +93,26 @@ pub async fn host(
         claimed: claimed.clone(),
     };
     // What is only needed now and then has a place of its own: there may be a thousand of these.
-    let starting = Box::pin(builder.observer(witness).start(Updater(seat.clone())));
+    let mut starting = Box::pin(builder.observer(witness).start(Updater(seat.clone())));
     let started = tokio::select! {
-        started = starting => started,
-        // Dropping the start gives the id back, in the background.
-        end = seat.ending() => {
-            seat.over(Ended::because(end.why()));
-            return;
-        }
+        started = &mut starting => started,
+        end = seat.ending() => match end {
+            // The start says what the group had against it.
+            End::Lost => {
+                seat.deafen();
+                starting.await
+            }
+            // Dropping the start gives the id back, in the background.
+            End::Goodbye | End::Silent | End::Service => {
+                seat.over(Ended::because(end.why()));
+                return;
+            }
+        },
     };
     let manager = match started {
         Ok(manager) => manager,
         Err(error) => {
-            seat.over(Ended::because(&error));
+            seat.over(how(Err(error.clone())));
             let claimed = claimed
                 .lock()
                 .unwrap_or_else(PoisonError::into_inner)

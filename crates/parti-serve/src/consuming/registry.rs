@@ -264,6 +264,17 @@ impl Registry {
         })
     }
 
+    /// Whether it ended here, and its client is to stay away. It leaves the list only once that is
+    /// remembered.
+    fn was_dismissed(&self, shown: &Shown) -> bool {
+        let listed = self
+            .entries()
+            .get(&shown.id)
+            .and_then(|entry| entry.seat.ended());
+        let stays_away = listed.is_some_and(|ended| ended.meaning == Meaning::Dismissed);
+        stays_away || self.dismissed.has(shown)
+    }
+
     /// How the session has ended, as far as is known here; none: it lives, wherever that is.
     async fn how(&self, shown: &Shown) -> Result<Option<Ended>, Failure> {
         let key = Key::Worker(shown.id.worker.clone());
@@ -275,7 +286,7 @@ impl Registry {
         });
         Ok(match status {
             Some(status) if !status.is_over() => None,
-            _ if self.dismissed.has(shown) => Some(Ended::dismissed()),
+            _ if self.was_dismissed(shown) => Some(Ended::dismissed()),
             Some(SessionStatus::Evicted | SessionStatus::Free) => Some(Ended::evicted()),
             _ => Some(Ended::because("it ended some time ago")),
         })
