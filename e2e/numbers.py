@@ -179,6 +179,8 @@ def look(browser, relay):
     page.goto(f"{relay.url}/#/groups/g")
     until("all is shown", lambda: page.evaluate(
         "document.querySelector('#partitions tbody tr[data-at]') !== null"))
+    until("every worker is shown", lambda: page.evaluate(
+        "document.querySelectorAll('#workers tbody tr').length") == WORKERS)
     time.sleep(2)
     paint = page.evaluate("performance.getEntriesByType('paint').map((p) => [p.name, p.startTime])")
     changes, told = page.evaluate("window.changes"), relay.told

@@ -7,13 +7,15 @@
 // The handler is called for one message at a time of each partition, in order; partitions go on
 // side by side. What it returns from is done, and is committed in batches. When a partition is to
 // move, the message under way is finished and committed first. Several instances of the service are
-// one url with commas: when one is gone, the session goes on at the next, after what is handled. When
-// the session is gone, it registers again, and nothing old is committed. While the service has trouble
-// (5xx), it is tried again later. An operator who evicts it for good ends it with an error.
+// one url with commas: when one is gone, in trouble or cut off from its store, the session goes on
+// at the next, after what is handled. When the session is gone, it registers again, and nothing old
+// is committed. While the service has trouble (5xx), it is tried again later, and told to `onEvent`
+// as "trouble", with what was being done and why it failed. An operator who evicts it for good ends
+// it with an error.
 //
-// A heartbeat goes out three times in a TTL. Answers are the lease: without one for nearly a TTL,
-// nothing is handled. A handler that keeps the thread for itself keeps heartbeats from going out, too:
-// after a TTL others get what it has.
+// A heartbeat goes out three times in a TTL. Answers are the lease, and say how long it lasts:
+// without it, nothing is handled. A handler that keeps the thread for itself keeps heartbeats from
+// going out, too: after a TTL others get what it has.
 
 /** The service did not do it. */
 export class PartiError extends Error {
@@ -23,6 +25,10 @@ export class PartiError extends Error {
     Object.assign(this, { status, code, remedy });
   }
 }
+
+/** Whether it may do later, or elsewhere. */
+const passes = (error) => !(error instanceof PartiError) ||
+  [408, 410, 421, 429].includes(error.status) || error.status >= 500;
 
 /** A signal for what may take so long, and ends with another signal, too; and how to put it off. */
 function within(ms, signal) {
@@ -48,6 +54,9 @@ async function request(url, method, token, body, signal, ms = 60_000) {
   const limit = within(ms, signal);
   try {
     return await answered(url, method, token, body, limit.signal);
+  } catch (error) {
+    if (!limit.signal.aborted || signal?.aborted) throw error;
+    throw new Error(`no answer within ${Math.round(ms)} ms`);
   } finally {
     limit.end();
   }
@@ -120,9 +129,11 @@ class Partition {
     const path = `/v1/topics/${encodeURIComponent(options.topic)}/partitions/` +
       `${encodeURIComponent(this.partition)}/messages`;
     while (!this.over.signal.aborted) {
+      let doing = "fetch";
       try {
         const asked = `${this.session.service.url}${path}?from=${this.next}&limit=100&wait_ms=5000`;
         const found = await request(asked, "GET", options.token, undefined, this.over.signal);
+        doing = "handle";
         for (const message of found.messages) {
           await this.session.mayHandle(this.over.signal);
           if (this.over.signal.aborted) return;
@@ -132,7 +143,7 @@ class Partition {
         this.next = found.next;
       } catch (error) {
         if (!this.over.signal.aborted) {
-          this.session.tell("trouble", { partition: this.partition, why: String(error) });
+          this.session.fails(doing, error, { partition: this.partition });
           // The same message again: what failed is not done.
           if (this.done !== null) this.next = this.done + 1;
           await pause(500);
@@ -156,8 +167,7 @@ class Session {
     this.tell = options.onEvent ?? (() => {});
     this.held = new Map();
     this.left = new Map();
-    // When the last request was sent that the session's instance answered.
-    this.heardAt = 0;
+    this.leaseUntil = 0;
     this.nextBeat = 0;
   }
 
@@ -165,31 +175,35 @@ class Session {
     // An instance that does not answer may be frozen: the session goes on elsewhere meanwhile.
     const ms = Math.max(this.ttl / 2, 1000);
     const url = this.service.url + this.path + what;
-    const began = performance.now();
-    const answer = await request(url, method, this.token, body, undefined, ms);
-    this.heard(began);
-    return answer;
+    return await request(url, method, this.token, body, undefined, ms);
   }
 
-  /** A request was answered that was sent then: from then on, nobody else gets what is held for a
-   * TTL. What the stream says is no such proof: it may have waited here for long. */
-  heard(began) {
-    this.heardAt = Math.max(this.heardAt, began);
+  /** Tells what went wrong. */
+  fails(doing, error, where = {}) {
+    this.tell("trouble", { doing, ...where, why: String(error) });
   }
 
-  /** Waits while others may have what is held: the stream will tell. */
+  /** Waits while others may have what is held: the stream will tell. Only the answer to a heartbeat
+   * shows that it is ours, for as long as it says, from when it was sent: what the stream says may
+   * have waited here for long. */
   async mayHandle(signal) {
-    const lapsed = () => performance.now() >= this.heardAt + this.ttl * 0.8;
-    while (lapsed() && !signal.aborted) await pause(100);
+    const lapsed = () => performance.now() >= this.leaseUntil;
+    while (lapsed() && !signal.aborted) await pause(Math.min(this.ttl / 12, 100));
   }
 
   /** Says that this process is there; again soon if nobody heard it. */
   async beat() {
-    if (this.beating || performance.now() < this.nextBeat) return;
+    const began = performance.now();
+    if (this.beating || began < this.nextBeat) return;
     this.beating = true;
-    const next = performance.now() + this.ttl / 3;
-    // If it is not heard, the stream tells what became of the session.
-    await this.call("POST", "/heartbeat").then(() => (this.nextBeat = next), () => {});
+    try {
+      const heard = await this.call("POST", "/heartbeat");
+      this.leaseUntil = began + heard.lease_ms;
+      this.nextBeat = began + this.ttl / 3;
+    } catch (error) {
+      // The stream tells what became of the session.
+      if (!this.over) this.fails("heartbeat", error);
+    }
     this.beating = false;
   }
 
@@ -198,22 +212,21 @@ class Session {
     const { url } = this.service;
     const sessions = `/v1/groups/${encodeURIComponent(group)}/sessions`;
     const about = { consumer: name, metadata, liveness: "heartbeat" };
-    const began = performance.now();
     const opened = await request(url + sessions, "POST", token, about).catch((error) => {
-      if (!(error instanceof PartiError)) this.service.moveOn(url);
+      if (passes(error)) this.service.moveOn(url);
       throw error;
     });
     this.path = `${sessions}/${encodeURIComponent(opened.session)}`;
     this.token = opened.token;
     this.ttl = opened.ttl_ms;
-    this.heard(began);
     this.tell("registered", { worker: opened.worker });
-    const committing = setInterval(() => this.commit().catch(() => {}), 300);
+    const committing = setInterval(() => this.commitInTurn(), 300);
     const beating = setInterval(() => this.beat(), this.ttl / 12);
     this.beat();
     try {
       await this.listen(signal);
     } finally {
+      this.over = true;
       clearInterval(committing);
       clearInterval(beating);
       await Promise.all([...this.held.values()].map((one) => one.stop()));
@@ -230,17 +243,19 @@ class Session {
       const { url } = this.service;
       // Signs of life come three times in a TTL.
       const limit = within(Math.max(this.ttl * 0.7, 1000), signal);
-      const began = performance.now();
       try {
         const headers = { authorization: `Bearer ${this.token}` };
         const opening = { headers, signal: limit.signal };
         const response = await fetch(`${url}${this.path}/events`, opening);
         if ([401, 404, 410].includes(response.status)) {
           const { error } = await response.json().catch(() => ({}));
-          return this.end({ why: error?.message, again: error?.code !== "dismissed" });
+          const again = error?.code !== "dismissed";
+          return this.end({ why: error?.message, again, code: error?.code });
         }
-        if (!response.ok) throw new PartiError(response.status);
-        this.heard(began);
+        if (!response.ok) {
+          const answer = await response.json().catch(() => null);
+          throw new PartiError(response.status, answer?.error);
+        }
         for await (const [event, data] of events(response, () => limit.again())) {
           if (event === "end") return this.end(data);
           await this.take(event, data);
@@ -248,8 +263,9 @@ class Session {
       } catch (error) {
         if (signal?.aborted) return;
         if (error.code === "dismissed") throw error;
+        this.fails("listen", error);
         // Wherever the stream is, the session is.
-        if (!(error instanceof PartiError)) this.service.moveOn(url);
+        if (passes(error)) this.service.moveOn(url);
       } finally {
         limit.end();
       }
@@ -280,7 +296,10 @@ class Session {
       this.tell(event, data);
     } else if (event === "revoke" && same) {
       this.tell(event, data);
-      this.release(mine).catch(() => {});
+      // The session is over, or goes on elsewhere: the stream tells.
+      this.release(mine).catch((error) => {
+        if (!this.over) this.fails("release", error, { partition: data.partition });
+      });
     } else if (event === "lost" && same) {
       this.drop(mine);
       this.tell(event, data);
@@ -300,6 +319,15 @@ class Session {
     const result = await this.call("POST", "/released", body);
     this.drop(one);
     this.tell("released", { partition: one.partition, ...result });
+  }
+
+  /** One at a time, so that they do not pile up where nobody answers. */
+  async commitInTurn() {
+    if (this.committing) return;
+    this.committing = true;
+    // Again with the next ones: a commit bears repetition.
+    await this.commit().catch((error) => this.over || this.fails("commit", error));
+    this.committing = false;
   }
 
   async commit() {
@@ -329,7 +357,9 @@ export async function consume(options, handler, signal) {
       const final = [400, 401, 403, 404, 409];
       const refused = error instanceof PartiError && final.includes(error.status);
       if (refused || error.code === "dismissed") throw error;
-      if (!signal?.aborted) options.onEvent?.("trouble", { why: String(error) });
+      if (!signal?.aborted) {
+        options.onEvent?.("trouble", { doing: "register", why: String(error) });
+      }
     }
     wait = Date.now() - began > 10_000 ? 100 : Math.min(wait * 2, 5000);
     if (!signal?.aborted) await pause(wait);

@@ -11,12 +11,14 @@ What it does, beside the loop:
     stream ──▶ assigned, revoke, lost ──▶ between two messages: begin, let go, drop
     fetchers ──▶ one long poll for each partition that is held ──▶ messages, in order
     done ──▶ commits in batches; all of it before a partition is let go of
-    beats ──▶ a heartbeat three times in a TTL. Answers are the lease: without one for nearly a TTL
-              (frozen, or cut off), nothing is handled
-    instance gone ──▶ the stream is opened at the next one, where the session goes on: partitions
-                      come again under the next epoch, and go on after what is handled
+    beats ──▶ a heartbeat three times in a TTL. Answers are the lease, and say how long it lasts:
+              without it (frozen, or cut off), nothing is handled
+    instance gone, in trouble, or cut off from its store ──▶ the stream is opened at the next one,
+                      where the session goes on: partitions come again under the next epoch, and
+                      go on after what is handled
     session gone (no sign of life for its TTL) ──▶ registers again; nothing old is committed
-    trouble of the service (5xx) ──▶ tried again later, for as long as it takes
+    trouble of the service (5xx) ──▶ tried again later, for as long as it takes; told to `on_event`
+                      as "trouble", with what was being done and why it failed
     evicted for good by an operator ──▶ PartiError, code "dismissed"
 
 Several instances of the service are one URL with commas: "http://a:7070,http://b:7070".
@@ -52,6 +54,14 @@ class PartiError(Exception):
         """Whether the same may do later: the service has too much to do, or trouble of its own, or
         what the session was to do is to be done in another one."""
         return self.status in (408, 410, 421, 429) or self.status >= 500
+
+
+FAILURES = (PartiError, OSError, http.client.HTTPException)
+
+
+def passes(error):
+    """Whether it may do later, or elsewhere."""
+    return not isinstance(error, PartiError) or error.passes
 
 
 def instance(url):
@@ -217,11 +227,12 @@ class Consumer:
         self._held = {}
         self._left = {}  # what was held last of a partition that is not held now
         self._events = collections.deque()
+        self._trouble = {}  # what went wrong since it was last told, by what was being done
         self._messages = collections.deque()
         self._changed = threading.Condition()
         self._closed = False
         self._session = None
-        self._heard_at = 0.0  # when the last request was sent that the session's instance answered
+        self._lease = (0.0, 0.0)  # when the newest answered heartbeat was sent; how long it lasts
         self._committed_at = time.monotonic()
 
     # -- its life
@@ -236,7 +247,7 @@ class Consumer:
                     raise
                 self._again(error)
                 break
-            except (OSError, http.client.HTTPException):
+            except FAILURES:
                 if not more:
                     raise
         return self
@@ -254,21 +265,22 @@ class Consumer:
         try:
             self._commit()
             self._call("DELETE", "")
-        except (PartiError, OSError, http.client.HTTPException):
+        except FAILURES:
             pass  # it falls silent then, which comes to the same after the TTL
         self._drop_all()
 
     def _register(self):
         body = {"consumer": self.name, "metadata": self.metadata, "liveness": "heartbeat"}
         path = f"/v1/groups/{quote(self.group)}/sessions"
-        at, began = self.client.at, time.monotonic()
+        at = self.client.at
         try:
             session = self.client.request("POST", path, body)
-        except (OSError, http.client.HTTPException):
-            self.client.move_on(at)
+        except FAILURES as error:
+            if passes(error):
+                self.client.move_on(at)
             raise
         session["path"] = f"{path}/{quote(session['session'])}"
-        self._session, self._heard_at = session, began
+        self._session, self._lease = session, (0.0, 0.0)
         self._on_event("registered", {"worker": session["worker"]})
         for work in (self._listen, self._beat):
             threading.Thread(target=work, args=(session,), daemon=True).start()
@@ -277,23 +289,14 @@ class Consumer:
         session = session or self._session
         # An instance that does not answer may be frozen: the session goes on elsewhere meanwhile.
         timeout = max(session["ttl_ms"] / 2000, 1)
-        path, began = session["path"] + what, time.monotonic()
-        answered = self.client.request(method, path, body, session["token"], timeout)
-        self._heard(session, began)
-        return answered
-
-    def _heard(self, session, began):
-        """A request was answered that was sent then: from then on, nobody else gets what is held
-        for a TTL. What the stream says is no such proof: it may have waited here for long."""
-        if session is self._session:
-            self._heard_at = max(self._heard_at, began)
+        path = session["path"] + what
+        return self.client.request(method, path, body, session["token"], timeout)
 
     def _may_handle(self):
-        """Whether what is held is certainly ours: nearly a TTL since the last answer is too long."""
-        session = self._session
-        if session is None:
-            return False
-        return time.monotonic() < self._heard_at + session["ttl_ms"] / 1000 * 0.8
+        """Whether what is held is certainly ours. Only the answer to a heartbeat says so, for as
+        long as it says, from when it was sent: what the stream says may have waited for long."""
+        began, lasts = self._lease
+        return self._session is not None and time.monotonic() < began + lasts
 
     def _beat(self, session):
         """Says that this process is there, three times in a TTL. Also if it has just said something
@@ -302,9 +305,12 @@ class Consumer:
         while not self._closed and session is self._session:
             began, wait = time.monotonic(), third
             try:
-                self._call("POST", "/heartbeat", session=session)
-            except (PartiError, OSError, http.client.HTTPException):
+                heard = self._call("POST", "/heartbeat", session=session)
+                if session is self._session:
+                    self._lease = (began, heard["lease_ms"] / 1000)
+            except FAILURES as error:
                 wait = third / 4  # the stream tells what became of the session
+                self._fails(session, "heartbeat", error)
             time.sleep(max(began + wait - time.monotonic(), 0.01))
 
     # -- what is told
@@ -313,7 +319,7 @@ class Consumer:
         """Reads the stream, and opens it again while the session lives."""
         patience = session["ttl_ms"] / 1000
         while not self._closed and session is self._session:
-            at, began = self.client.at, time.monotonic()
+            at = self.client.at
             try:
                 # Signs of life come three times in a TTL.
                 connection = self.client.connect(timeout=max(patience * 0.7, 1))
@@ -322,17 +328,18 @@ class Consumer:
                 response = connection.getresponse()
                 if response.status != 200:
                     answer(response.status, response.read())
-                self._heard(session, began)
                 if self._read(session, response):
                     return
-            except PartiError as error:
-                if error.status in (401, 404, 410):
-                    again = error.code != "dismissed"
-                    self._tell(session, "end", {"why": str(error), "again": again})
+            except FAILURES as error:
+                if getattr(error, "status", None) in (401, 404, 410):
+                    end = {"why": str(error), "again": error.code != "dismissed",
+                           "code": error.code}
+                    self._tell(session, "end", end)
                     return
-            except (OSError, http.client.HTTPException):
-                # Wherever the stream is, the session is.
-                self.client.move_on(at)
+                self._fails(session, "listen", error)
+                if passes(error):
+                    # Wherever the stream is, the session is.
+                    self.client.move_on(at)
             time.sleep(min(patience / 10, 0.2))
 
     def _read(self, session, response):
@@ -359,6 +366,14 @@ class Consumer:
                 self._events.append((event, data))
                 self._changed.notify_all()
 
+    def _fails(self, session, doing, error, **where):
+        """Has trouble told by the loop, once for each turn of it."""
+        with self._changed:
+            if session is self._session and not self._closed:
+                told = {"doing": doing, **where, "why": str(error) or type(error).__name__}
+                self._trouble[(doing, *where.values())] = told
+                self._changed.notify_all()
+
     # -- the loop
 
     def __iter__(self):
@@ -376,7 +391,7 @@ class Consumer:
 
     def _next(self):
         with self._changed:
-            if self._events:
+            if self._events or self._trouble:
                 return None
             if not self._may_handle():
                 # Others may have it by now. The stream will tell.
@@ -389,11 +404,15 @@ class Consumer:
         # Nothing to do: what is done need not wait.
         self._commit()
         with self._changed:
-            if not self._events and not self._messages:
+            if not self._events and not self._messages and not self._trouble:
                 self._changed.wait(self.commit_every)
         return None
 
     def _take_events(self):
+        with self._changed:
+            trouble, self._trouble = self._trouble, {}
+        for told in trouble.values():
+            self._on_event("trouble", told)
         while True:
             with self._changed:
                 if not self._events:
@@ -449,8 +468,9 @@ class Consumer:
         try:
             result = self._call("POST", "/released", body)
             self._on_event("released", {"partition": held.partition, **result})
-        except (PartiError, OSError, http.client.HTTPException):
-            pass  # the session is over, or goes on elsewhere: the stream tells
+        except FAILURES as error:
+            # The session is over, or goes on elsewhere: the stream tells.
+            self._fails(self._session, "release", error, partition=held.partition)
 
     def _drop(self, partition):
         held = self._held.pop(partition, None)
@@ -474,13 +494,13 @@ class Consumer:
         wait = 0.1
         while not self._closed:
             if trouble:
-                self._on_event("trouble", {"why": str(trouble)})
+                self._on_event("trouble", {"doing": "register", "why": str(trouble)})
                 time.sleep(wait)
                 wait = min(wait * 2, 5)
             try:
                 return self._register()
-            except (PartiError, OSError, http.client.HTTPException) as error:
-                if isinstance(error, PartiError) and not error.passes:
+            except FAILURES as error:
+                if not passes(error):
                     raise
                 trouble = error
 
@@ -489,7 +509,9 @@ class Consumer:
         while not held.over.is_set() and not self._closed:
             try:
                 found = self.client.fetch(self.topic, held.partition, held.next, wait_ms=5000)
-            except (PartiError, OSError, http.client.HTTPException):
+            except FAILURES as error:
+                if not held.over.is_set():
+                    self._fails(self._session, "fetch", error, partition=held.partition)
                 held.over.wait(0.5)
                 continue
             for one in found["messages"]:
@@ -523,12 +545,11 @@ class Consumer:
         commits = [{"partition": h.partition, "epoch": h.epoch, "offset": h.done} for h in dirty]
         try:
             results = self._call("POST", "/commits", {"commits": commits})["results"]
-        except PartiError as error:
-            if error.status == 401 or error.passes:
-                return  # the stream tells the end, or it is tried again with the next ones
-            raise
-        except (OSError, http.client.HTTPException):
-            return  # again with the next ones: a commit bears repetition
+        except FAILURES as error:
+            if not passes(error) and error.status != 401:
+                raise
+            # The stream tells the end; or again with the next ones: a commit bears repetition.
+            return self._fails(self._session, "commit", error)
         for held, commit, result in zip(dirty, commits, results):
             if result["result"] == "ok":
                 held.committed = commit["offset"]

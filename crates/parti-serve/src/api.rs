@@ -1,19 +1,23 @@
 //! All routes, and their description.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use axum::Router;
-use axum::extract::DefaultBodyLimit;
-use axum::middleware;
+use axum::extract::{DefaultBodyLimit, MatchedPath, Query, Request, State};
+use axum::middleware::{self, Next};
+use axum::response::Response;
 use axum::routing::get;
 use serde_json::{Map, Value};
-use utoipa::openapi::OpenApi;
+use utoipa::openapi::path::{ParameterIn, PathItem};
 use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityScheme};
+use utoipa::openapi::{OpenApi, RefOr};
 use utoipa::{Modify, OpenApi as _};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use crate::App;
+use crate::failure::Failure;
 use crate::{consuming, guard, health, looking, operating, topics, ui};
 
 #[derive(utoipa::OpenApi)]
@@ -88,6 +92,7 @@ fn make_exact(node: &mut Value) {
                     .is_some_and(|format| *format == "int64")
             {
                 fields.insert("format".into(), "uint64".into());
+                fields.entry("maximum").or_insert(u64::MAX.into());
             }
             // A stream is no string, and OpenAPI 3.1 has no words for events.
             if let Some(stream) = fields.get_mut("text/event-stream") {
@@ -100,13 +105,62 @@ fn make_exact(node: &mut Value) {
     }
 }
 
+/// What can be asked after the question mark, by path.
+type Parameters = BTreeMap<String, Vec<String>>;
+
+/// Everything that is described; what changes something takes none of them. Whether it works may be
+/// asked with whatever a prober adds.
+fn parameters(openapi: &OpenApi) -> Parameters {
+    let asked = |item: &PathItem| {
+        let described = item
+            .get
+            .iter()
+            .flat_map(|get| get.parameters.iter().flatten());
+        let named = described.filter_map(|one| match one {
+            RefOr::T(one) if one.parameter_in == ParameterIn::Query => Some(one.name.clone()),
+            _ => None,
+        });
+        named.collect()
+    };
+    let paths = openapi.paths.paths.iter();
+    let paths = paths.filter(|(path, _)| path.starts_with("/v1/"));
+    paths
+        .map(|(path, item)| (path.clone(), asked(item)))
+        .collect()
+}
+
+/// Refuses what nobody knows: a name that is spelled wrong would be left out of account, silently.
+async fn refuse_unknown(
+    State(known): State<Arc<Parameters>>,
+    path: MatchedPath,
+    request: Request,
+    next: Next,
+) -> Result<Response, Failure> {
+    if let Some(known) = known.get(path.as_str()) {
+        // What cannot be read is for whoever reads the rest.
+        let asked = Query::<Vec<(String, String)>>::try_from_uri(request.uri());
+        let asked = asked.map(|Query(asked)| asked).unwrap_or_default();
+        if let Some((unknown, _)) = asked.iter().find(|(name, _)| !known.contains(name)) {
+            let remedy = match known.as_slice() {
+                [] => "leave it out: nothing can be asked here".to_owned(),
+                known => format!("leave it out: {} can be asked here", known.join(", ")),
+            };
+            let message = format!("there is no query parameter {unknown:?}");
+            return Err(Failure::bad(message, remedy));
+        }
+    }
+    Ok(next.run(request).await)
+}
+
 /// All routes of a service.
 pub(crate) fn router(app: Arc<App>) -> Router {
     let (router, openapi) = described().split_for_parts();
     let document = document(&openapi);
     let body = app.limits.body;
     let document = get(|| async move { ([("content-type", "application/json")], document) });
+    let known = Arc::new(parameters(&openapi));
     router
+        .route_layer(middleware::from_fn_with_state(known, refuse_unknown))
         .route("/v1/openapi.json", document)
         .method_not_allowed_fallback(ui::wrong_method)
         .fallback(ui::file)

@@ -41,14 +41,29 @@ impl<T: DeserializeOwned> FromRequest<Arc<App>> for Body<T> {
         let bytes = tokio::time::timeout(limit, coming).await;
         let bytes = bytes.map_err(|_| unfinished(limit))?;
         let bytes = bytes.map_err(|rejection| unread(&rejection, app.limits.body))?;
-        match serde_json::from_slice(&bytes) {
-            Ok(value) => Ok(Self(value)),
-            Err(error) => Err(Failure::bad(
-                format!("the body cannot be read: {error}"),
-                "GET /v1/openapi.json says what it looks like",
-            )),
-        }
+        read(&bytes).map(Self)
     }
+}
+
+/// What the bytes of a body say. What is wrong is named by its place in it.
+fn read<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Failure> {
+    let mut json = serde_json::Deserializer::from_slice(bytes);
+    let value = serde_path_to_error::deserialize(&mut json).map_err(|error| {
+        let (place, why) = (error.path().to_string(), error.into_inner());
+        match place.as_str() {
+            "." | "?" => unfit(why.to_string(), "it"),
+            place => unfit(format!("{place}: {why}"), place),
+        }
+    })?;
+    json.end().map_err(|error| unfit(error.to_string(), "it"))?;
+    Ok(value)
+}
+
+fn unfit(why: String, place: &str) -> Failure {
+    Failure::bad(
+        format!("the body cannot be read: {why}"),
+        format!("give {place} as GET /v1/openapi.json says"),
+    )
 }
 
 fn unfinished(limit: Duration) -> Failure {
@@ -62,12 +77,7 @@ fn unfinished(limit: Duration) -> Failure {
 
 fn unread(rejection: &BytesRejection, most: usize) -> Failure {
     if rejection.status() == StatusCode::PAYLOAD_TOO_LARGE {
-        return Failure::new(
-            StatusCode::PAYLOAD_TOO_LARGE,
-            "too_large",
-            format!("the body is larger than {most} bytes"),
-            "send less at once",
-        );
+        return Failure::too_large(most);
     }
     Failure::bad("the body could not be read to its end", "send it again")
 }
@@ -100,5 +110,62 @@ impl<T: DeserializeOwned + Send> FromRequestParts<Arc<App>> for Asked<T> {
                 "GET /v1/openapi.json says what can be asked",
             )),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde::Deserialize;
+
+    #[derive(Debug, Deserialize)]
+    #[serde(deny_unknown_fields)]
+    struct Sent {
+        #[expect(dead_code, reason = "only read")]
+        commits: Vec<One>,
+    }
+
+    #[derive(Debug, Deserialize)]
+    #[serde(deny_unknown_fields)]
+    struct One {
+        #[expect(dead_code, reason = "only read")]
+        offset: u64,
+    }
+
+    #[test]
+    fn what_is_wrong_is_named_by_its_place() {
+        for (sent, place, why) in [
+            (
+                r#"{"commits":[{"offset":1},{"offset":"2"}]}"#,
+                "commits[1].offset",
+                r#"string "2""#,
+            ),
+            (r#"{"commits":7}"#, "commits", "integer `7`"),
+            (
+                r#"{"commits":[{"offset":-1}]}"#,
+                "commits[0].offset",
+                "`-1`",
+            ),
+            (
+                r#"{"commits":[{}]}"#,
+                "commits[0]",
+                "missing field `offset`",
+            ),
+            (r#"{"commits":[],"more":1}"#, "more", "expected `commits`"),
+            (r#"{"commits":[]} x"#, "it", "trailing characters"),
+            ("", "it", "EOF"),
+        ] {
+            let failure = read::<Sent>(sent.as_bytes()).expect_err(sent);
+            assert!(failure.message().contains(why), "{failure:?}");
+            assert!(
+                failure.remedy().contains(&format!("give {place} as")),
+                "{failure:?}"
+            );
+            assert!(
+                place == "it" || failure.message().contains(place),
+                "{failure:?}"
+            );
+        }
+        read::<Sent>(br#"{"commits":[{"offset":1}]}"#).expect("it fits");
     }
 }

@@ -107,6 +107,22 @@ impl Failure {
         )
     }
 
+    /// More than this service takes at once.
+    pub fn too_large(most: usize) -> Self {
+        Self::new(
+            StatusCode::PAYLOAD_TOO_LARGE,
+            "too_large",
+            format!("the body is larger than {most} bytes"),
+            "send less at once",
+        )
+    }
+
+    /// What is asked for is beyond the end of what there is.
+    pub fn out_of_range(message: impl ToString, remedy: impl ToString) -> Self {
+        let status = StatusCode::RANGE_NOT_SATISFIABLE;
+        Self::new(status, "offset_out_of_range", message, remedy)
+    }
+
     /// Another instance may have the session.
     pub fn not_here() -> Self {
         Self::new(
@@ -120,12 +136,13 @@ impl Failure {
 
     /// The session is over.
     pub fn session_gone(why: impl ToString) -> Self {
-        Self::new(
-            StatusCode::GONE,
-            "session_gone",
-            why,
-            "register again; everything that was held is lost",
-        )
+        Self::over("session_gone", why)
+    }
+
+    /// The same, with a word that says what that means.
+    pub fn over(code: &'static str, why: impl ToString) -> Self {
+        let remedy = "register again; everything that was held is lost";
+        Self::new(StatusCode::GONE, code, why, remedy)
     }
 
     /// A session that an operator ended for good.
@@ -138,9 +155,20 @@ impl Failure {
         )
     }
 
+    /// Whether a session is over.
+    pub fn is_over(&self) -> bool {
+        self.status == StatusCode::GONE
+    }
+
     /// The message alone.
     pub fn message(&self) -> &str {
         &self.message
+    }
+
+    /// The remedy alone.
+    #[cfg(test)]
+    pub fn remedy(&self) -> &str {
+        &self.remedy
     }
 }
 

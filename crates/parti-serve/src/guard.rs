@@ -1,8 +1,8 @@
 //! What every request has to pass, and what every answer carries.
 //!
 //! ```text
-//!   head ──▶ Host ──▶ Origin ──▶ x-parti-csrf ──▶ who, in which role ──▶ handler, within its time
-//!    431      400      403          403             401, 403               503
+//!   head ──▶ Host ──▶ Origin ──▶ x-parti-csrf ──▶ who, in which role ──▶ length ──▶ handler,
+//!    431      400      403          403             401, 403              413     in its time: 503
 //! ```
 //!
 //! What is answered is logged here: every request for whoever debugs, what goes wrong in this service
@@ -28,6 +28,8 @@ use crate::access::{Role, bearer};
 use crate::failure::{Failure, Told};
 use crate::listen::{HEAD_BYTES, Peer};
 
+/// Headers of a request.
+const HEADERS: usize = 64;
 /// What browsers send along with their own requests, so that others cannot.
 pub const CSRF: &str = "x-parti-csrf";
 
@@ -133,6 +135,14 @@ fn check(app: &App, request: &mut Request) -> Result<(), Failure> {
             "send fewer or shorter headers",
         ));
     }
+    if request.headers().len() > HEADERS {
+        return Err(Failure::new(
+            StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE,
+            "too_many_headers",
+            format!("a request has up to {HEADERS} headers"),
+            "send fewer",
+        ));
+    }
     let headers = request.headers();
     let host = host_of(headers)?.to_owned();
     if !is_served(&host, &app.hosts) {
@@ -192,6 +202,12 @@ fn check(app: &App, request: &mut Request) -> Result<(), Failure> {
             ));
         }
         request.extensions_mut().insert(caller);
+    }
+    // By what it says of itself: whoever sends nothing more must not be waited for.
+    let length = request.headers().get(header::CONTENT_LENGTH);
+    let length = length.and_then(|length| length.to_str().ok()?.parse::<u64>().ok());
+    if length.is_some_and(|length| length > app.limits.body as u64) {
+        return Err(Failure::too_large(app.limits.body));
     }
     Ok(())
 }

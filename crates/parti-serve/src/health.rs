@@ -2,7 +2,8 @@
 //! instances. The same words as a worker's own (`parti consume --metrics`).
 //!
 //! Nobody needs a token for this, so nothing is told of what this service holds; and nobody can make
-//! the store work by asking often: one look serves all who ask within a second.
+//! the store work by asking often: one look serves all who ask within a second. A look only reads:
+//! whether the store writes is known from those who had something to write.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -47,7 +48,7 @@ async fn answers(places: &Places) -> Result<(), &'static str> {
         return Ok(());
     };
     match tokio::time::timeout(PATIENCE, records.read(&Key::Group)).await {
-        Ok(Ok(_)) => Ok(()),
+        Ok(Ok(_)) => has_its_log(places).await,
         Ok(Err(error)) => {
             tracing::warn!("the store cannot be used: {error}");
             Err("the store cannot be used; the log of this service says why")
@@ -55,6 +56,20 @@ async fn answers(places: &Places) -> Result<(), &'static str> {
         Err(_) => {
             tracing::warn!("the store does not answer");
             Err("the store does not answer")
+        }
+    }
+}
+
+async fn has_its_log(places: &Places) -> Result<(), &'static str> {
+    match places.keeps_its_log().await {
+        Ok(true) => Ok(()),
+        Ok(false) => {
+            tracing::warn!("the log's folder is gone");
+            Err("the log's folder is gone")
+        }
+        Err(error) => {
+            tracing::warn!("the log cannot be opened: {error}");
+            Err("the log cannot be opened; what this service logs says why")
         }
     }
 }
@@ -68,7 +83,8 @@ pub async fn healthz() -> &'static str {
     "alive\n"
 }
 
-/// Whether this instance can do its work: its store answers, and it does not stop.
+/// Whether this instance can do its work: its store answers, took what was last written, its log is
+/// there and took what was last produced, and it does not stop. Else the error says what is wrong.
 #[utoipa::path(get, path = "/readyz", tag = "health", responses(
     (status = 200, body = String, content_type = "text/plain"),
     (status = "4XX", body = ErrorBody), (status = "5XX", body = ErrorBody)
@@ -77,7 +93,10 @@ pub async fn readyz(State(app): State<Arc<App>>) -> Result<&'static str, Failure
     let found = if app.sessions.is_stopping() {
         Err("this instance stops")
     } else {
-        app.health.look(&app.places).await
+        match app.places.standing.trouble() {
+            Some(trouble) => Err(trouble),
+            None => app.health.look(&app.places).await,
+        }
     };
     found.map(|()| "ready\n").map_err(|why| {
         let remedy = "ask another instance, or this one later";

@@ -5,7 +5,8 @@
 //!                                        ├─ operating  what an operator changes
 //!                                        ├─ consuming  groups, sessions, commits
 //!                                        ├─ topics     produce and fetch, on the embedded log
-//!                                        ├─ health     whether it lives, whether it can work
+//!                                        ├─ health     whether it lives, whether it can work: by a
+//!                                        │             look, and by how work went (standing)
 //!                                        └─ ui         the dashboard's files
 //! ```
 //!
@@ -26,6 +27,7 @@ mod operating;
 mod places;
 mod room;
 mod sse;
+mod standing;
 mod topics;
 mod ui;
 

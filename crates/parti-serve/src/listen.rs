@@ -38,8 +38,9 @@ use tokio_util::task::TaskTracker;
 const PATIENCE: Duration = Duration::from_secs(10);
 /// Bytes of a request's head.
 pub(crate) const HEAD_BYTES: usize = 32 * 1024;
-/// Headers of a request.
-const HEADERS: usize = 64;
+/// Headers of a request that are still read, so that it can be told that they are too many. A head
+/// that is larger than its buffer, or has more headers than this, is refused without a body.
+const HEADERS: usize = 256;
 /// So many may come at once, before the first of them is looked at.
 const ARRIVALS: u32 = 4_096;
 /// So many are told at once that there is no room; more than that are hung up on without a word.

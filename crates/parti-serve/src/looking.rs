@@ -131,7 +131,8 @@ pub async fn groups(State(app): State<Arc<App>>) -> Result<Json<Groups>, Failure
 
 /// One group, whole: leader, plan, workers, handoffs, partitions.
 #[utoipa::path(get, path = "/v1/groups/{group}", tag = "looking",
-    params(("group" = String, Path, description = "The group's name")),
+    params(("group" = String, Path, description = "The group's name", max_length = 64,
+            pattern = "^[A-Za-z0-9_-]+$")),
     responses(
         (status = 200, body = Object),
         (status = "4XX", body = ErrorBody), (status = "5XX", body = ErrorBody)
@@ -166,7 +167,8 @@ pub struct Lines {
 
 /// A group's history, the newest last.
 #[utoipa::path(get, path = "/v1/groups/{group}/events", tag = "looking",
-    params(("group" = String, Path, description = "The group's name"), Part),
+    params(("group" = String, Path, description = "The group's name", max_length = 64,
+            pattern = "^[A-Za-z0-9_-]+$"), Part),
     responses(
         (status = 200, body = Lines),
         (status = "4XX", body = ErrorBody), (status = "5XX", body = ErrorBody)
@@ -192,7 +194,8 @@ pub async fn events(
 
 /// A group as it changes: server-sent events `group` (whole), `change`, `trouble`, `end`.
 #[utoipa::path(get, path = "/v1/groups/{group}/live", tag = "looking",
-    params(("group" = String, Path, description = "The group's name")),
+    params(("group" = String, Path, description = "The group's name", max_length = 64,
+            pattern = "^[A-Za-z0-9_-]+$")),
     responses(
         (status = 200, content_type = "text/event-stream", body = String),
         (status = "4XX", body = ErrorBody), (status = "5XX", body = ErrorBody)
@@ -268,7 +271,8 @@ impl StrategyName {
 
 /// What each strategy would do. Changes nothing.
 #[utoipa::path(post, path = "/v1/groups/{group}/plan", tag = "looking",
-    params(("group" = String, Path, description = "The group's name")),
+    params(("group" = String, Path, description = "The group's name", max_length = 64,
+            pattern = "^[A-Za-z0-9_-]+$")),
     request_body = Question,
     responses(
         (status = 200, body = Vec<Object>),

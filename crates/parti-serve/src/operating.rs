@@ -10,7 +10,7 @@ use parti::inspect::Bounds;
 use parti::operate::{self, Change, Checkpoints, Reason, Rules, Verdict, Wanted};
 use parti::{Offset, PartitionId, StartPosition};
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::json;
 use utoipa::ToSchema;
 
 use crate::App;
@@ -92,7 +92,8 @@ pub struct Changed {
 
 /// Moves checkpoints. If one is refused, none is changed.
 #[utoipa::path(post, path = "/v1/groups/{group}/checkpoints", tag = "operating",
-    params(("group" = String, Path, description = "The group's name")),
+    params(("group" = String, Path, description = "The group's name", max_length = 64,
+            pattern = "^[A-Za-z0-9_-]+$")),
     request_body = Reset,
     responses(
         (status = 200, body = Changes),
@@ -104,6 +105,7 @@ pub async fn checkpoints(
     Named(name): Named<String>,
     Body(reset): Body<Reset>,
 ) -> Result<Json<Changes>, Failure> {
+    let reason = reason(caller, reset.why)?;
     let records = app.places.records(&name)?;
     let group = app.places.group(&records).await?;
     let ids = match &reset.partitions {
@@ -140,10 +142,6 @@ pub async fn checkpoints(
     let refused = |change: &Change| !matches!(change.verdict, Verdict::Change | Verdict::Same);
     let go = !reset.dry_run && !changes.iter().any(refused);
     if go {
-        let reason = Reason {
-            by: caller.name,
-            why: reset.why,
-        };
         let (by, why) = (reason.by.clone(), reason.why.clone());
         // A caller that goes away must not leave partitions paused.
         let applying = async move { checkpoints.apply(changes, rules, &reason).await };
@@ -179,6 +177,19 @@ pub async fn checkpoints(
     Ok(Json(Changes {
         changes: told.collect(),
     }))
+}
+
+/// Who asks, and why: both stand in the group's history.
+fn reason(caller: Caller, why: String) -> Result<Reason, Failure> {
+    let by = caller.name;
+    let reason = Reason { by, why };
+    match reason.check() {
+        Ok(()) => Ok(reason),
+        Err(wrong) => Err(Failure::bad(
+            wrong,
+            "give one plain line of up to 500 bytes",
+        )),
+    }
 }
 
 fn note(change: &Change, written: bool) -> Option<String> {
@@ -225,7 +236,7 @@ async fn wanted(
             Place::TimeMs(_) => source.resolve(id, to.position()).await?,
         };
         if !bounds.hold(next) {
-            return Err(Failure::bad(
+            return Err(Failure::out_of_range(
                 format!("partition {id} cannot go on at {next}"),
                 format!("give from {} to {}", bounds.first, bounds.end),
             ));
@@ -235,14 +246,48 @@ async fn wanted(
     Ok(wanted)
 }
 
+/// What is to be done; with what its kind needs.
+#[derive(Deserialize, Serialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+#[schema(example = json!({"kind": "drain", "worker": "worker-1"}))]
+pub struct Action {
+    /// What kind.
+    kind: Kind,
+    /// Which worker: for drain, undrain, evict, move and pin.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    worker: Option<String>,
+    /// In which life: for evict.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    incarnation: Option<u64>,
+    /// Whether it is to stay away: for evict, false by default.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    stay_away: Option<bool>,
+    /// Which partition: for move, pin, unpin, pause and resume.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    partition: Option<String>,
+}
+
+/// Kinds of actions.
+#[derive(Clone, Copy, Deserialize, Serialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+enum Kind {
+    Drain,
+    Undrain,
+    Evict,
+    Move,
+    Pin,
+    Unpin,
+    Pause,
+    Resume,
+    Rebalance,
+}
+
 /// What an operator wants.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Wish {
-    /// Its `kind` is drain, undrain, evict, move, pin, unpin, pause, resume or rebalance; with
-    /// `worker`, `partition` or both, as the kind needs.
-    #[schema(value_type = Object, example = json!({"kind": "drain", "worker": "worker-1"}))]
-    request: Value,
+    /// What is to be done.
+    request: Action,
     /// Why, for the group's history.
     #[serde(default)]
     why: String,
@@ -261,7 +306,8 @@ pub struct Fulfilled {
 
 /// Asks the group for something, and answers once its effect is there.
 #[utoipa::path(post, path = "/v1/groups/{group}/requests", tag = "operating",
-    params(("group" = String, Path, description = "The group's name")),
+    params(("group" = String, Path, description = "The group's name", max_length = 64,
+            pattern = "^[A-Za-z0-9_-]+$")),
     request_body = Wish,
     responses(
         (status = 200, body = Fulfilled),
@@ -273,23 +319,18 @@ pub async fn requests(
     Named(name): Named<String>,
     Body(wish): Body<Wish>,
 ) -> Result<Json<Fulfilled>, Failure> {
-    if wish.request.to_string().len() > MOST_REQUEST {
+    let asked = json!(wish.request);
+    if asked.to_string().len() > MOST_REQUEST {
         return Err(Failure::bad(
-            format!("a request has up to {MOST_REQUEST} bytes"),
+            format!("request: it has up to {MOST_REQUEST} bytes"),
             "name one worker or partition of the group",
         ));
     }
-    let request: Request = serde_json::from_value(wish.request).map_err(|error| {
-        Failure::bad(
-            format!("the request cannot be read: {error}"),
-            "its kind is drain, undrain, evict, move, pin, unpin, pause, resume or rebalance",
-        )
-    })?;
+    // All that can be wrong now is that something is missing.
+    let request: Request = serde_json::from_value(asked)
+        .map_err(|error| Failure::bad(format!("request: {error}"), "give what its kind needs"))?;
     let records = app.places.records(&name)?;
-    let reason = Reason {
-        by: caller.name,
-        why: wish.why,
-    };
+    let reason = reason(caller, wish.why)?;
     // Before the request's own limit ends it without a word.
     let patience = app.limits.request.mul_f64(0.9);
     let (by, why, asked) = (reason.by.clone(), reason.why.clone(), request.to_string());

@@ -20,6 +20,7 @@ use tokio::sync::{Mutex, broadcast};
 use tokio_util::task::AbortOnDropHandle;
 
 use crate::failure::{Failure, no_group};
+use crate::standing::{Observed, Standing};
 
 /// News of growth that wait for a slow listener.
 const GROWTHS: usize = 1_024;
@@ -92,6 +93,8 @@ impl Opened {
 #[derive(Debug)]
 pub struct Places {
     store: Arc<dyn Store>,
+    /// How its store and log did at their last work.
+    pub standing: Arc<Standing>,
     source: Option<Source>,
     topics: Mutex<BTreeMap<String, Opened>>,
 }
@@ -99,8 +102,10 @@ pub struct Places {
 impl Places {
     /// On this store, with this source.
     pub fn new(store: Arc<dyn Store>, source: Option<Source>) -> Self {
+        let standing = Arc::new(Standing::default());
         Self {
-            store,
+            store: Arc::new(Observed::new(store, standing.clone())),
+            standing,
             source,
             topics: Mutex::default(),
         }
@@ -134,6 +139,15 @@ impl Places {
         }
     }
 
+    /// Whether the log is where it was. One without topics need not be there yet.
+    pub async fn keeps_its_log(&self) -> Result<bool, LogError> {
+        let Some(Source::Log(log)) = &self.source else {
+            return Ok(true);
+        };
+        let has_none = self.topics.lock().await.is_empty();
+        Ok(has_none || log.is_there().await?)
+    }
+
     /// A topic of the log, by the name that somebody gave.
     pub async fn topic(&self, name: &str) -> Result<Opened, Failure> {
         Ok(self.look_up(name).await??)
@@ -161,7 +175,9 @@ impl Places {
 
     /// The topic that a group is recorded to be about: if it is missing, somebody removed it.
     pub async fn topic_of_group(&self, name: &str) -> Result<Opened, Failure> {
-        self.look_up(name).await?.map_err(|error| {
+        let found = self.look_up(name).await?;
+        self.standing.log_has(found.is_ok());
+        found.map_err(|error| {
             let why = format!("the group is about a topic that is gone: {error}");
             Failure::broken("source_refuses", why)
         })

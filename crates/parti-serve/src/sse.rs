@@ -25,6 +25,11 @@ pub fn end(why: &str) -> Bytes {
     frame("end", &serde_json::json!({ "why": why }))
 }
 
+/// What only people read: programs pass over it. It must be one line.
+pub fn comment(text: &str) -> Bytes {
+    Bytes::from(format!(": {text}\n\n"))
+}
+
 /// Where frames come from.
 pub trait Frames: Send + 'static {
     /// The next one; `Err` is the last.
@@ -63,7 +68,7 @@ pub fn respond(frames: impl Frames, manner: Manner) -> Response {
             () = this.manner.stop.cancelled() => Err(end("the service stops")),
             next = tokio::time::timeout(this.manner.beat, this.frames.next()) => match next {
                 Ok(next) => next,
-                Err(_) => Ok(Bytes::from_static(b": beat\n\n")),
+                Err(_) => Ok(comment("beat")),
             },
         };
         this.ended = next.is_err();

@@ -22,7 +22,6 @@ use crate::extract::{Asked, Body, Named};
 use crate::failure::{ErrorBody, Failure};
 use crate::looking::partition;
 use crate::places::Opened;
-use crate::room::Room;
 
 /// The longest wait for messages.
 const LONGEST_WAIT: Duration = Duration::from_secs(30);
@@ -136,7 +135,8 @@ pub struct Position {
 
 /// Appends messages, all with one sync: once this answers they are on the disk.
 #[utoipa::path(post, path = "/v1/topics/{topic}/messages", tag = "messages",
-    params(("topic" = String, Path, description = "The topic's name")),
+    params(("topic" = String, Path, description = "The topic's name",
+        pattern = r"^[^\x00-\x1f\x7f-\x9f]+$")),
     request_body = Messages,
     responses(
         (status = 200, body = Placed),
@@ -149,11 +149,12 @@ pub async fn produce(
 ) -> Result<Json<Placed>, Failure> {
     let opened = app.places.topic(&topic).await?;
     let records = messages.messages.into_iter().map(NewMessage::record);
-    let placed = opened
+    let appended = opened
         .topic
         .append(records.collect::<Result<_, _>>()?)
-        .await?;
-    let placed = placed.into_iter().map(|(partition, offset)| Position {
+        .await;
+    app.places.standing.log_did(&appended);
+    let placed = appended?.into_iter().map(|(partition, offset)| Position {
         partition: partition.to_string(),
         offset: offset.0,
     });
@@ -166,7 +167,7 @@ pub async fn produce(
 #[derive(Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 pub struct From {
-    /// The first offset wanted.
+    /// The first offset wanted. Beyond the end is 416, `offset_out_of_range`; at the end it waits.
     #[serde(default)]
     from: u64,
     /// The most messages, 100 by default.
@@ -236,8 +237,9 @@ impl Message {
 /// fit: `next` says where to go on.
 #[utoipa::path(get, path = "/v1/topics/{topic}/partitions/{partition}/messages", tag = "messages",
     params(
-        ("topic" = String, Path, description = "The topic's name"),
-        ("partition" = String, Path, description = "The partition's id"),
+        ("topic" = String, Path, description = "The topic's name",
+            pattern = r"^[^\x00-\x1f\x7f-\x9f]+$"),
+        ("partition" = String, Path, description = "The partition's number", pattern = "^[0-9]+$"),
         From),
     responses(
         (status = 200, body = Found),
@@ -269,16 +271,25 @@ pub async fn fetch(
             "ask for that",
         ));
     }
+    let opened = app.places.topic(&topic).await?;
+    let partitions = opened.topic.partitions();
+    let number = id.parse::<u32>().ok();
+    if !number.is_some_and(|number| number < partitions && number.to_string() == id) {
+        return Err(Failure::not_found(
+            format!("topic {topic:?} has no partition {id:?}"),
+            format!("ask for one of 0 to {}", partitions.saturating_sub(1)),
+        ));
+    }
     let reading = Reading {
-        opened: app.places.topic(&topic).await?,
-        id: partition(&id)?,
+        opened,
+        id: PartitionId::new(id),
         from: Offset(from.from),
         limit: limit as usize,
         bytes,
         until: Instant::now() + wait,
     };
     let body = tokio::select! {
-        body = reading.answer(&app.fetch_room) => body?,
+        body = reading.answer(&app) => body?,
         // Nobody waits for messages while the service stops.
         () = app.stop.cancelled() => return Err(Failure::unavailable("the service stops")),
     };
@@ -298,7 +309,8 @@ struct Reading {
 
 impl Reading {
     /// The answer, in room that is set aside for it before anything is read.
-    async fn answer(self, room: &Room) -> Result<Bytes, Failure> {
+    async fn answer(self, app: &App) -> Result<Bytes, Failure> {
+        let room = &app.fetch_room;
         // Before the first look, so that nothing slips through between the two.
         let mut growth = self.opened.growth.subscribe();
         let mut needed = self.bytes;
@@ -307,7 +319,22 @@ impl Reading {
             let turn = room.turn().await?;
             let topic = &self.opened.topic;
             let batch = topic.read_within(&self.id, self.from, self.limit, self.bytes);
-            let batch = batch.await?;
+            let batch = batch.await;
+            if batch.is_err() {
+                // What can be read shows nothing of what can be appended.
+                app.places.standing.log_did(&batch);
+            }
+            let batch = batch?;
+            if self.from > batch.end {
+                let (id, from, end) = (&self.id, self.from, batch.end);
+                return Err(Failure::out_of_range(
+                    format!("partition {id} ends at {end}, and {from} is beyond that"),
+                    format!(
+                        "ask from {end} on for what comes next; if there was more, the log is \
+                             not the one it was"
+                    ),
+                ));
+            }
             let is_empty = batch.records.is_empty() && batch.next <= self.from;
             if !is_empty || Instant::now() >= self.until {
                 let body = written(batch, self.bytes).await?;

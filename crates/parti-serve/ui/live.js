@@ -8,7 +8,7 @@ import { SseParser } from "./sse.js";
 const SILENCE_MS = 40_000;
 const FIRST_PAUSE_MS = 500;
 const LONGEST_PAUSE_MS = 15_000;
-/** After a message of this size, the browser gets a chance to paint. */
+/** To read a message of this size, and to take it in, is a task each: the browser gets to paint. */
 const LARGE = 64 * 1024;
 
 /** How long to wait before the next try: doubles, with a random part so that tabs spread out. */
@@ -92,8 +92,9 @@ export class Live {
         if (done || this.#closed) return null;
         heard = Date.now();
         for (const { event, data } of parser.push(decoder.decode(value, { stream: true }))) {
-          if (this.#closed) return null;
           const told = JSON.parse(data);
+          if (data.length > LARGE) await breath();
+          if (this.#closed) return null;
           if (event === "end") return told.why;
           if (this.#tries > 0 || event === "group") this.#tries = 0;
           this.#on.event(event, told);

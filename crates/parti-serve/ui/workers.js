@@ -8,6 +8,8 @@ import { healthOf, isThere } from "./model.js";
 const ROW = 30;
 /** So many rows that are out of view are brought up to date each time, in turn. */
 const OUT_OF_VIEW = 8;
+/** So many rows are made in a frame: the browser has to lay them out, too. */
+const NEW_AT_ONCE = 16;
 
 export class WorkerTable {
   #model;
@@ -17,11 +19,13 @@ export class WorkerTable {
   #chosen = null;
   #seen = { top: 0, height: 420 }; // what is in view, read when it changes
   #turn = 0;
+  #wake;
 
   constructor(model, palette, { select, wake }) {
     this.#model = model;
     this.#palette = palette;
     this.#select = select;
+    this.#wake = wake;
     this.found = h("span", { class: "muted" });
     this.body = h("tbody");
     const head = (title, number, hush) =>
@@ -68,24 +72,27 @@ export class WorkerTable {
     const [from, to] = rowsIn(this.#seen.top, this.#seen.height, ROW, workers.size);
     const turn = Math.max(1, Math.ceil(workers.size / OUT_OF_VIEW));
     this.#turn = (this.#turn + 1) % turn;
-    let [before, there, at] = [null, 0, 0];
+    let [before, there, at, made] = [null, 0, -1, 0];
     for (const [id, worker] of workers) {
+      at += 1;
+      if (isThere(worker)) there += 1;
       let row = this.#rows.get(id);
       const isNew = row === undefined;
       if (isNew) {
+        made += 1;
+        if (made > NEW_AT_ONCE) continue;
         row = new Row(id, this.#palette, () => this.#select(id));
         this.#rows.set(id, row);
       }
       const place = before === null ? this.body.firstChild : before.nextSibling;
       if (row.element !== place) this.body.insertBefore(row.element, place);
       before = row.element;
-      if (isThere(worker)) there += 1;
       if (isNew || (at >= from && at < to) || at % turn === this.#turn) {
         row.show(worker, sums.get(id), most, rates.get(id), now);
         setAttr(row.element, "aria-selected", id === this.#chosen ? "true" : null);
       }
-      at += 1;
     }
+    if (made > NEW_AT_ONCE) this.#wake();
     const all = workers.size;
     setText(this.found, there === all ? count(all) : `${count(there)} live of ${count(all)}`);
   }

@@ -42,7 +42,7 @@ const TRIES: u32 = 5;
 #[serde(deny_unknown_fields)]
 pub struct NewGroup {
     /// Its name.
-    #[schema(min_length = 1, max_length = 64)]
+    #[schema(min_length = 1, max_length = 64, pattern = "^[A-Za-z0-9_-]+$")]
     group: String,
     /// The topic of the log; made if there is none.
     #[schema(min_length = 1)]

@@ -11,7 +11,6 @@ use parti::{
 use tokio::sync::{oneshot, watch};
 
 use super::seat::{End, Ended, Seat};
-use crate::failure::DISMISSED;
 
 /// What a member is called in its group, or why it has no name.
 pub type Claim = Result<(WorkerId, Incarnation), WorkerError>;
@@ -75,6 +74,7 @@ impl Observer for Witness {
             } => self.seat.taken(partition, *epoch, *offset),
             // The member would join anew, as another: for the client that is another session.
             Report::SessionLost => self.seat.end(End::Lost),
+            Report::Lease { alive } => self.seat.leased(*alive),
             _ => {}
         }
     }
@@ -93,19 +93,26 @@ pub async fn host(
         claimed: claimed.clone(),
     };
     // What is only needed now and then has a place of its own: there may be a thousand of these.
-    let starting = Box::pin(builder.observer(witness).start(Updater(seat.clone())));
+    let mut starting = Box::pin(builder.observer(witness).start(Updater(seat.clone())));
     let started = tokio::select! {
-        started = starting => started,
-        // Dropping the start gives the id back, in the background.
-        end = seat.ending() => {
-            seat.over(Ended::because(end.why()));
-            return;
-        }
+        started = &mut starting => started,
+        end = seat.ending() => match end {
+            // The start says what the group had against it.
+            End::Lost => {
+                seat.deafen();
+                starting.await
+            }
+            // Dropping the start gives the id back, in the background.
+            End::Goodbye | End::Silent | End::Service => {
+                seat.over(Ended::because(end.why()));
+                return;
+            }
+        },
     };
     let manager = match started {
         Ok(manager) => manager,
         Err(error) => {
-            seat.over(Ended::because(&error));
+            seat.over(how(Err(error.clone())));
             let claimed = claimed
                 .lock()
                 .unwrap_or_else(PoisonError::into_inner)
@@ -131,11 +138,8 @@ fn how(ended: Result<(), WorkerError>) -> Ended {
     match ended {
         Ok(()) => Ended::because("it ended"),
         // What a worker is told is meant for its process.
-        Err(WorkerError::Fatal(Fatal::Dismissed)) => Ended {
-            why: DISMISSED.to_owned(),
-            again: false,
-        },
-        Err(WorkerError::Fatal(Fatal::SessionOver)) => Ended::because(End::Lost.why()),
+        Err(WorkerError::Fatal(Fatal::Dismissed)) => Ended::dismissed(),
+        Err(WorkerError::Fatal(Fatal::SessionOver)) => Ended::evicted(),
         Err(error) => Ended::because(error),
     }
 }

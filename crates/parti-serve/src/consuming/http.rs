@@ -22,7 +22,13 @@ use crate::sse::{self, Manner};
 /// The most commits of one request.
 const MOST_COMMITS: usize = 10_000;
 /// The longest name of a consumer.
-pub const LONGEST_NAME: usize = 200;
+const LONGEST_NAME: usize = 200;
+/// Whether a consumer may be called so: it is shown in lists and logged.
+pub fn is_name(text: &str) -> bool {
+    let fits = (1..=LONGEST_NAME).contains(&text.chars().count());
+    fits && !text.chars().any(char::is_control)
+}
+
 /// The most bytes of metadata.
 const MOST_METADATA: usize = 4_096;
 
@@ -31,7 +37,11 @@ const MOST_METADATA: usize = 4_096;
 #[serde(deny_unknown_fields)]
 pub struct Registration {
     /// What it calls itself.
-    #[schema(max_length = 200)]
+    #[schema(
+        min_length = 1,
+        max_length = 200,
+        pattern = r"^[^\x00-\x1f\x7f-\x9f]+$"
+    )]
     consumer: String,
     /// What else there is to know of it.
     #[serde(default)]
@@ -59,7 +69,8 @@ pub struct Opened {
 
 /// Registers a consumer. What it gets comes over the session's stream.
 #[utoipa::path(post, path = "/v1/groups/{group}/sessions", tag = "consuming",
-    params(("group" = String, Path, description = "The group's name")),
+    params(("group" = String, Path, description = "The group's name", max_length = 64,
+            pattern = "^[A-Za-z0-9_-]+$")),
     request_body = Registration,
     responses(
         (status = 201, body = Opened),
@@ -70,10 +81,12 @@ pub async fn register(
     Named(group): Named<String>,
     Body(new): Body<Registration>,
 ) -> Result<(StatusCode, Json<Opened>), Failure> {
-    if new.consumer.len() > LONGEST_NAME {
+    if !is_name(&new.consumer) {
         return Err(Failure::bad(
-            format!("a consumer's name has up to {LONGEST_NAME} bytes"),
-            "give a shorter one",
+            format!(
+                "consumer: a name has from 1 to {LONGEST_NAME} characters, no control characters"
+            ),
+            "give such a name",
         ));
     }
     let metadata = Value::Object(new.metadata);
@@ -120,7 +133,8 @@ pub struct Listed {
 
 /// The sessions of a group that this instance holds.
 #[utoipa::path(get, path = "/v1/groups/{group}/sessions", tag = "consuming",
-    params(("group" = String, Path, description = "The group's name")),
+    params(("group" = String, Path, description = "The group's name", max_length = 64,
+            pattern = "^[A-Za-z0-9_-]+$")),
     responses(
         (status = 200, body = Sessions),
         (status = "4XX", body = ErrorBody), (status = "5XX", body = ErrorBody)
@@ -129,7 +143,8 @@ pub async fn list(
     State(app): State<Arc<App>>,
     Named(group): Named<String>,
 ) -> Result<Json<Sessions>, Failure> {
-    app.places.records(&group)?;
+    let records = app.places.records(&group)?;
+    app.places.group(&records).await?;
     let sessions = app.sessions.of(&group).into_iter();
     let sessions = sessions.map(|(id, seat)| Listed {
         session: id.to_string(),
@@ -162,7 +177,8 @@ async fn seat(
 /// partitions under new epochs.
 #[utoipa::path(get, path = "/v1/groups/{group}/sessions/{session}/events", tag = "consuming",
     params(
-        ("group" = String, Path, description = "The group's name"),
+        ("group" = String, Path, description = "The group's name", max_length = 64,
+            pattern = "^[A-Za-z0-9_-]+$"),
         ("session" = String, Path, description = "The session's name")),
     responses(
         (status = 200, content_type = "text/event-stream", body = String),
@@ -209,7 +225,8 @@ pub struct Results {
 /// that it is in the store.
 #[utoipa::path(post, path = "/v1/groups/{group}/sessions/{session}/commits", tag = "consuming",
     params(
-        ("group" = String, Path, description = "The group's name"),
+        ("group" = String, Path, description = "The group's name", max_length = 64,
+            pattern = "^[A-Za-z0-9_-]+$"),
         ("session" = String, Path, description = "The session's name")),
     request_body = Commits,
     responses(
@@ -229,14 +246,16 @@ pub async fn commits(
             "send several",
         ));
     }
-    let results = seat.commit(&commits.commits).await?;
+    let committing = seat.commit(&commits.commits);
+    let results = app.places.standing.unless_refused(committing).await?;
     Ok(Json(Results { results }))
 }
 
 /// Lets go of a partition that was revoked.
 #[utoipa::path(post, path = "/v1/groups/{group}/sessions/{session}/released", tag = "consuming",
     params(
-        ("group" = String, Path, description = "The group's name"),
+        ("group" = String, Path, description = "The group's name", max_length = 64,
+            pattern = "^[A-Za-z0-9_-]+$"),
         ("session" = String, Path, description = "The session's name")),
     request_body = Release,
     responses(
@@ -250,7 +269,9 @@ pub async fn released(
     Body(release): Body<Release>,
 ) -> Result<Json<Released>, Failure> {
     let seat = seat(&app, &headers, &path).await?;
-    Ok(Json(seat.release(&release).await?))
+    let releasing = seat.release(&release);
+    let released = app.places.standing.unless_refused(releasing).await?;
+    Ok(Json(released))
 }
 
 /// A plain yes.
@@ -262,28 +283,44 @@ pub struct Done {
 
 const DONE: Json<Done> = Json(Done { result: "ok" });
 
+/// What a sign of life is answered with.
+#[derive(Serialize, ToSchema)]
+pub struct Heard {
+    #[schema(example = "ok")]
+    result: &'static str,
+    /// For so long, counted from before the request was sent, nobody else gets what the session
+    /// holds. After that handle nothing, until another sign of life was answered.
+    lease_ms: u64,
+}
+
 /// A sign of life.
 #[utoipa::path(post, path = "/v1/groups/{group}/sessions/{session}/heartbeat", tag = "consuming",
     params(
-        ("group" = String, Path, description = "The group's name"),
+        ("group" = String, Path, description = "The group's name", max_length = 64,
+            pattern = "^[A-Za-z0-9_-]+$"),
         ("session" = String, Path, description = "The session's name")),
     responses(
-        (status = 200, body = Done),
+        (status = 200, body = Heard),
         (status = "4XX", body = ErrorBody), (status = "5XX", body = ErrorBody)
 ))]
 pub async fn heartbeat(
     State(app): State<Arc<App>>,
     headers: HeaderMap,
-    Named(path): Named<(String, String)>,
-) -> Result<Json<Done>, Failure> {
-    seat(&app, &headers, &path).await?;
-    Ok(DONE)
+    Named((group, session)): Named<(String, String)>,
+) -> Result<Json<Heard>, Failure> {
+    let token = bearer(&headers).unwrap_or_default();
+    let left = app.sessions.find(token, &group, &session).await?.hear()?;
+    Ok(Json(Heard {
+        result: "ok",
+        lease_ms: millis(left),
+    }))
 }
 
 /// Ends a session: what it has goes to others at once, as far as it was committed.
 #[utoipa::path(delete, path = "/v1/groups/{group}/sessions/{session}", tag = "consuming",
     params(
-        ("group" = String, Path, description = "The group's name"),
+        ("group" = String, Path, description = "The group's name", max_length = 64,
+            pattern = "^[A-Za-z0-9_-]+$"),
         ("session" = String, Path, description = "The session's name")),
     responses(
         (status = 200, body = Done),
@@ -296,13 +333,15 @@ pub async fn deregister(
 ) -> Result<Json<Done>, Failure> {
     let (group, session) = &path;
     let token = bearer(&headers).unwrap_or_default();
-    app.sessions.end(token, group, session).await?;
+    let ending = app.sessions.end(token, group, session);
+    app.places.standing.unless_refused(ending).await?;
     Ok(DONE)
 }
 
 /// Has the partitions of a group listed again.
 #[utoipa::path(post, path = "/v1/groups/{group}/refresh", tag = "consuming",
-    params(("group" = String, Path, description = "The group's name")),
+    params(("group" = String, Path, description = "The group's name", max_length = 64,
+            pattern = "^[A-Za-z0-9_-]+$")),
     responses(
         (status = 200, body = Done),
         (status = "4XX", body = ErrorBody), (status = "5XX", body = ErrorBody)

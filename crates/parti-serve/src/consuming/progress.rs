@@ -1,7 +1,10 @@
 //! What clients say of their progress, and what becomes of it.
 
+use std::fmt;
+
 use parti::CommitRefused;
-use serde::{Deserialize, Serialize};
+use serde::de::{self, Unexpected, Visitor};
+use serde::{Deserialize, Deserializer, Serialize};
 use utoipa::ToSchema;
 
 /// One commit.
@@ -11,9 +14,52 @@ pub struct Commit {
     /// Which partition.
     pub partition: String,
     /// The epoch that it was assigned under.
+    #[serde(deserialize_with = "whole")]
     pub epoch: u64,
     /// Everything up to and with this offset is done.
+    #[serde(deserialize_with = "whole")]
     pub offset: u64,
+}
+
+/// A number that is whole, however it is written: languages without integers write `7.0`, which
+/// JSON Schema calls an integer, too.
+struct Whole(u64);
+
+impl<'de> Deserialize<'de> for Whole {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Reader;
+
+        impl Visitor<'_> for Reader {
+            type Value = Whole;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a whole number that is not negative")
+            }
+
+            fn visit_u64<E: de::Error>(self, number: u64) -> Result<Whole, E> {
+                Ok(Whole(number))
+            }
+
+            fn visit_f64<E: de::Error>(self, number: f64) -> Result<Whole, E> {
+                // Below 2^64, every whole one is a number of this kind.
+                if number.fract() == 0.0 && (0.0..18_446_744_073_709_551_616.0).contains(&number) {
+                    return Ok(Whole(number as u64));
+                }
+                Err(E::invalid_value(Unexpected::Float(number), &self))
+            }
+        }
+
+        deserializer.deserialize_u64(Reader)
+    }
+}
+
+fn whole<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u64, D::Error> {
+    Whole::deserialize(deserializer).map(|Whole(number)| number)
+}
+
+fn maybe_whole<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u64>, D::Error> {
+    let found = Option::<Whole>::deserialize(deserializer)?;
+    Ok(found.map(|Whole(number)| number))
 }
 
 /// What became of a commit.
@@ -47,8 +93,10 @@ pub struct Release {
     /// Which partition.
     pub partition: String,
     /// The epoch that it was assigned under.
+    #[serde(deserialize_with = "whole")]
     pub epoch: u64,
     /// Everything up to and with this offset is done, if more is done than was committed.
+    #[serde(default, deserialize_with = "maybe_whole")]
     pub offset: Option<u64>,
 }
 
@@ -82,5 +130,38 @@ pub fn verdict(committed: Result<(), CommitRefused>) -> (Verdict, Option<String>
             (Verdict::Fenced, Some(why.to_string()))
         }
         Err(why @ CommitRefused::NoneFollows) => refused(why),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_whole_however_they_are_written() {
+        let read = |epoch: &str, offset: &str| {
+            let text = format!(r#"{{"partition":"0","epoch":{epoch},"offset":{offset}}}"#);
+            let release: Result<Release, _> = serde_json::from_str(&text);
+            let commit: Result<Commit, _> = serde_json::from_str(&text);
+            if let (Ok(release), Ok(commit)) = (&release, &commit) {
+                assert_eq!(release.offset, Some(commit.offset));
+            }
+            commit.map(|commit| (commit.epoch, commit.offset)).ok()
+        };
+        assert_eq!(read("7.0", "1e3"), Some((7, 1_000)));
+        assert_eq!(read("0", "18446744073709551615"), Some((0, u64::MAX)));
+        for wrong in [
+            "7.5",
+            "-1",
+            "-1.0",
+            "1e20",
+            "18446744073709551616",
+            "\"7\"",
+            "true",
+        ] {
+            assert_eq!(read("1", wrong), None, "{wrong}");
+        }
+        let none: Release = serde_json::from_str(r#"{"partition":"0","epoch":1}"#).expect("fits");
+        assert_eq!(none.offset, None);
     }
 }

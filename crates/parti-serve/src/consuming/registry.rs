@@ -1,6 +1,6 @@
 //! All sessions that this instance holds.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use parti::core::codec;
 use parti::core::config::Config;
 use parti::core::ids::Incarnation;
 use parti::core::key::Key;
-use parti::core::record::Record;
+use parti::core::record::{Record, SessionStatus};
 use parti::core::session::Belonging;
 use parti::source::Source as _;
 use parti::{Manager, StaticPartitions, WorkerId};
@@ -18,12 +18,15 @@ use tokio_util::task::TaskTracker;
 
 use super::groups::Setup;
 use super::host::host;
-use super::http::LONGEST_NAME;
-use super::seat::{Client, End, Seat};
+use super::http::is_name;
+use super::seat::{Client, End, Ended, Meaning, Seat};
 use super::token::{self, Secret, SessionId, Shown};
 use crate::access::Hashed;
 use crate::failure::Failure;
 use crate::places::Places;
+
+/// So many sessions are remembered whose clients are to stay away.
+const REMEMBERED: usize = 1_000;
 
 /// A session that was registered.
 pub struct Registered {
@@ -47,6 +50,27 @@ struct Known {
 struct Entry {
     seat: Arc<Seat>,
     secret: Hashed,
+}
+
+/// Sessions whose clients are to stay away, which no record tells: whoever had no stream open hears
+/// of it when it asks next. The oldest are forgotten first.
+#[derive(Default)]
+struct Dismissed(Mutex<VecDeque<(SessionId, Hashed)>>);
+
+impl Dismissed {
+    fn remember(&self, id: &SessionId, secret: Hashed) {
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if all.len() >= REMEMBERED {
+            all.pop_front();
+        }
+        all.push_back((id.clone(), secret));
+    }
+
+    fn has(&self, shown: &Shown) -> bool {
+        let all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        all.iter()
+            .any(|(id, secret)| *id == shown.id && secret.is(&shown.secret))
+    }
 }
 
 /// Tells a host under which name it is known here, once it is.
@@ -82,6 +106,7 @@ pub struct Registry {
     config: Config,
     most: usize,
     entries: Arc<Mutex<BTreeMap<SessionId, Entry>>>,
+    dismissed: Arc<Dismissed>,
     coming: Arc<Mutex<BTreeSet<SessionId>>>,
     /// Lists of partitions, by their length: shared, because a thousand sessions would have a
     /// thousand of the same.
@@ -98,6 +123,7 @@ impl Registry {
             config,
             most,
             entries: Arc::default(),
+            dismissed: Arc::default(),
             coming: Arc::default(),
             lists: Mutex::default(),
             refresh: watch::Sender::new(0),
@@ -168,15 +194,22 @@ impl Registry {
         let hosting = host(seat.clone(), builder, self.refresh.subscribe(), claimed);
         let hosting = Box::pin(hosting);
         let (named, entries) = (Named::new(None), self.entries.clone());
+        let dismissed = self.dismissed.clone();
         let (mut told, hosted) = (named.subscribe(), seat.clone());
         let _host = self.hosts.spawn(async move {
             hosting.await;
             // Out of the list at once: whoever asks later hears that it is gone.
             if let Ok(Some(id)) = told.wait_for(Option::is_some).await.as_deref() {
-                let why = hosted.ended().map(|ended| ended.why).unwrap_or_default();
+                let ended = hosted.ended();
+                let why = ended.as_ref().map_or("", |ended| ended.why.as_str());
                 tracing::info!(group = id.group, session = %id, why, "a session ends");
+                let stays_away = ended.is_some_and(|ended| ended.meaning == Meaning::Dismissed);
                 let mut entries = entries.lock().unwrap_or_else(PoisonError::into_inner);
-                entries.remove(id);
+                if let Some(entry) = entries.remove(id)
+                    && stays_away
+                {
+                    dismissed.remember(id, entry.secret);
+                }
             }
         });
         match claim.await {
@@ -197,7 +230,7 @@ impl Registry {
     fn known(&self, token: &str, group: &str, session: &str) -> Result<Known, Failure> {
         let shown = token::read(token).filter(|shown| {
             let named = shown.id.group == group && shown.id.to_string() == session;
-            named && shown.consumer.len() <= LONGEST_NAME
+            named && is_name(&shown.consumer)
         });
         let shown = shown.ok_or_else(wrong_token)?;
         let number = codec::worker_number(&self.config.worker_id_prefix, &shown.id.worker);
@@ -225,22 +258,38 @@ impl Registry {
         if let Some(seat) = known.seat {
             return Ok(seat);
         }
-        Err(if self.lives(&known.shown).await? {
-            Failure::not_here()
-        } else {
-            Failure::session_gone("this session is over")
+        Err(match self.how(&known.shown).await? {
+            None => Failure::not_here(),
+            Some(ended) => ended.failure(),
         })
     }
 
-    /// Whether the session lives, wherever that is.
-    async fn lives(&self, shown: &Shown) -> Result<bool, Failure> {
+    /// Whether it ended here, and its client is to stay away. It leaves the list only once that is
+    /// remembered.
+    fn was_dismissed(&self, shown: &Shown) -> bool {
+        let listed = self
+            .entries()
+            .get(&shown.id)
+            .and_then(|entry| entry.seat.ended());
+        let stays_away = listed.is_some_and(|ended| ended.meaning == Meaning::Dismissed);
+        stays_away || self.dismissed.has(shown)
+    }
+
+    /// How the session has ended, as far as is known here; none: it lives, wherever that is.
+    async fn how(&self, shown: &Shown) -> Result<Option<Ended>, Failure> {
         let key = Key::Worker(shown.id.worker.clone());
         let found = self.places.records(&shown.id.group)?.read(&key).await?;
         let badge = Hashed::of(&shown.secret).badge();
-        Ok(found.is_some_and(|stored| match &stored.record {
-            Record::Worker(record) => !record.status.is_over() && record.badge == Some(badge),
-            _ => false,
-        }))
+        let status = found.and_then(|stored| match &stored.record {
+            Record::Worker(record) if record.badge == Some(badge) => Some(record.status),
+            _ => None,
+        });
+        Ok(match status {
+            Some(status) if !status.is_over() => None,
+            _ if self.was_dismissed(shown) => Some(Ended::dismissed()),
+            Some(SessionStatus::Evicted | SessionStatus::Free) => Some(Ended::evicted()),
+            _ => Some(Ended::because("it ended some time ago")),
+        })
     }
 
     /// Ends the session that a token opens.
@@ -252,7 +301,7 @@ impl Registry {
         // It may have gone on elsewhere, and this instance had not noticed before.
         if seat.was_lost() {
             let known = self.known(token, group, session)?;
-            if self.lives(&known.shown).await? {
+            if self.how(&known.shown).await?.is_none() {
                 return Err(Failure::not_here());
             }
         }
@@ -282,11 +331,17 @@ impl Registry {
         let hashed = Hashed::of(&shown.secret);
         let belongs = Belonging::Continued(hashed.badge(), number);
         let client = Client {
-            consumer: shown.consumer,
+            consumer: shown.consumer.clone(),
             metadata: Value::Object(Map::new()),
             liveness: shown.liveness,
         };
-        let (seat, named, _) = self.admit(group, setup, client, belongs).await?;
+        let (seat, named, _) = match self.admit(group, setup, client, belongs).await {
+            Err(failure) if failure.is_over() => {
+                let ended = self.how(&shown).await?;
+                return Err(ended.map_or(failure, |ended| ended.failure()));
+            }
+            admitted => admitted?,
+        };
         let consumer = seat.client.consumer.as_str();
         tracing::info!(group, session, consumer, "a session goes on here");
         self.seat(&shown.id, seat.clone(), hashed, &named);

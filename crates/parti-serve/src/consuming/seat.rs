@@ -21,10 +21,12 @@ use tokio::time::Instant;
 use utoipa::ToSchema;
 
 use super::progress::{Commit, Committed, Release, Released, Verdict, not_held, refused, verdict};
-use crate::failure::Failure;
+use crate::failure::{DISMISSED, Failure};
 use crate::places::Opened;
 use crate::sse::{self, Frames};
 
+/// What a client hears whose instance cannot know any more what is its own.
+const CUT_OFF: &str = "this instance does not reach its store";
 /// News that wait for a slow stream; then it is ended, and a new one starts from what is held.
 const WAITING: usize = 10_000;
 
@@ -85,13 +87,35 @@ enum Phase {
     Over(Ended),
 }
 
+/// What the end of a session means for its client.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Meaning {
+    /// Another session may follow.
+    Gone,
+    /// So it may; an operator ended this one, or the group saw nothing of it for its TTL.
+    Evicted,
+    /// An operator ended it, and wants the client to stay away.
+    Dismissed,
+}
+
+impl Meaning {
+    /// For programs: the same word in the stream's `end` and in answers.
+    pub fn code(self) -> &'static str {
+        match self {
+            Self::Gone => "session_gone",
+            Self::Evicted => "evicted",
+            Self::Dismissed => "dismissed",
+        }
+    }
+}
+
 /// How a session has ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ended {
     /// Why, for people.
     pub why: String,
-    /// Whether the client may register again: an operator may want it to stay away.
-    pub again: bool,
+    /// What that means for the client.
+    pub meaning: Meaning,
 }
 
 impl Ended {
@@ -99,7 +123,34 @@ impl Ended {
     pub fn because(why: impl ToString) -> Self {
         Self {
             why: why.to_string(),
-            again: true,
+            meaning: Meaning::Gone,
+        }
+    }
+
+    /// The group gave it up.
+    pub fn evicted() -> Self {
+        Self {
+            why: End::Lost.why().to_owned(),
+            meaning: Meaning::Evicted,
+        }
+    }
+
+    /// The client is to stay away.
+    pub fn dismissed() -> Self {
+        Self {
+            why: DISMISSED.to_owned(),
+            meaning: Meaning::Dismissed,
+        }
+    }
+
+    /// What requests of the session are answered from now on.
+    pub fn failure(&self) -> Failure {
+        match self.meaning {
+            Meaning::Dismissed => Failure::dismissed(&self.why),
+            meaning => Failure::over(
+                meaning.code(),
+                format!("this session is over: {}", self.why),
+            ),
         }
     }
 }
@@ -117,6 +168,8 @@ struct State {
     end: Option<End>,
     /// The group has given the session up, whatever it was to end for.
     lost: bool,
+    /// Whether the member's lease is alive: else this instance does not reach its store.
+    leased: bool,
     held: BTreeMap<PartitionId, Held>,
     /// The last done offsets, as they were when partitions were taken.
     taken: BTreeMap<PartitionId, (Epoch, Option<Offset>)>,
@@ -202,6 +255,7 @@ impl Seat {
                 phase: Phase::Live,
                 end: None,
                 lost: false,
+                leased: true,
                 held: BTreeMap::new(),
                 taken: BTreeMap::new(),
                 news: VecDeque::new(),
@@ -223,28 +277,39 @@ impl Seat {
         result
     }
 
-    /// The client is there. An answer tells it that what it holds is its own: so there is none while
-    /// this instance cannot know that.
-    pub fn hear(&self) -> Result<(), Failure> {
+    /// The client is there. An answer tells it for how long what it holds is certainly its own: so
+    /// there is none while this instance cannot know that.
+    pub fn hear(&self) -> Result<Duration, Failure> {
         let mut state = self.lock();
         match &state.phase {
             Phase::Live => {
                 state.heard = Instant::now();
-                match state.held.values().next() {
-                    Some(held) if !held.grant.is_leased() => Err(Failure::unavailable(
-                        "this instance does not reach its store, and others may take over what the \
-                         session holds: handle nothing, until this or another instance answers",
-                    )),
-                    _ => Ok(()),
+                let left = match state.held.values().next() {
+                    Some(held) => held.grant.leased_for(),
+                    // Whatever comes was taken from a store that was reached at that time, when the
+                    // lease was at most a heartbeat old, of which there are three in it.
+                    None => self.ttl / 2,
+                };
+                if left.is_zero() || !state.leased {
+                    return Err(Failure::unavailable(format!(
+                        "{CUT_OFF}, and others may take over what the session holds: handle \
+                         nothing, until this or another instance answers"
+                    )));
                 }
+                Ok(left)
+            }
+            // Whether it may register again is known in a moment.
+            Phase::Deaf if state.lost => {
+                Err(Failure::unavailable("the group has given this session up"))
             }
             Phase::Deaf => Err(Failure::session_gone("this session is ending")),
-            Phase::Over(ended) if !ended.again => Err(Failure::dismissed(&ended.why)),
-            Phase::Over(ended) => Err(Failure::session_gone(format!(
-                "this session is over: {}",
-                ended.why
-            ))),
+            Phase::Over(ended) => Err(ended.failure()),
         }
+    }
+
+    /// The member's lease has lapsed, or is alive again.
+    pub fn leased(&self, alive: bool) {
+        self.change(|state| state.leased = alive);
     }
 
     /// How many partitions it holds.
@@ -533,9 +598,15 @@ impl Frames for Stream {
                 if let Some(news) = state.news.pop_front() {
                     return Ok(news);
                 }
-                if let Phase::Over(Ended { why, again }) = &state.phase {
-                    let end = json!({ "why": why, "again": again });
+                if let Phase::Over(Ended { why, meaning }) = &state.phase {
+                    let again = *meaning != Meaning::Dismissed;
+                    let end = json!({ "why": why, "again": again, "code": meaning.code() });
                     return Err(sse::frame("end", &end));
+                }
+                // An open stream would tell its client that all is well. Without an end the session
+                // goes on, wherever it is opened next.
+                if !state.leased && state.end.is_none() {
+                    return Err(sse::comment(&format!("{CUT_OFF}: go on at another one")));
                 }
             }
             // The sender lives as long as the seat, which is held here.

@@ -1,5 +1,6 @@
 //! Clients in other languages, as their own processes.
 
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::Duration;
@@ -18,18 +19,23 @@ fn clients() -> PathBuf {
 }
 
 /// A consumer process, and what it says: a JSON line for everything that happens.
-struct Process {
+pub struct Process {
     child: Child,
     lines: Lines<BufReader<ChildStdout>>,
-    said: Vec<Value>,
+    pub said: Vec<Value>,
 }
 
 impl Process {
     /// Starts the example of a language.
     fn start(scene: &Scene, program: &str, example: &str) -> Self {
+        Self::start_at(&scene.service.url(), program, example)
+    }
+
+    /// The same, with instances of one's own.
+    pub fn start_at(urls: &str, program: &str, example: &str) -> Self {
         let mut child = Command::new(program)
             .arg(clients().join(example))
-            .args([&scene.service.url(), "g", "t"])
+            .args([urls, "g", "t"])
             .env("PYTHONDONTWRITEBYTECODE", "1")
             .stdout(Stdio::piped())
             .kill_on_drop(true)
@@ -46,7 +52,7 @@ impl Process {
     }
 
     /// Reads until it has said so many things of this kind, and tells all of them.
-    async fn says(&mut self, event: &str, count: usize) -> Vec<Value> {
+    pub async fn says(&mut self, event: &str, count: usize) -> Vec<Value> {
         let waiting = async {
             loop {
                 let such = self.said.iter().filter(|line| line["event"] == event);
@@ -65,6 +71,21 @@ impl Process {
 }
 
 impl Process {
+    /// Reads until it has told of this trouble.
+    async fn says_trouble(&mut self, doing: &str, why: &str) -> Value {
+        let mut seen = 0;
+        loop {
+            let trouble = self.says("trouble", seen + 1).await;
+            let fits = |one: &&Value| {
+                one["doing"] == doing && one["why"].as_str().is_some_and(|text| text.contains(why))
+            };
+            if let Some(found) = trouble.iter().find(fits) {
+                return found.clone();
+            }
+            seen = trouble.len();
+        }
+    }
+
     fn signal(&self, signal: Signal) {
         let id = self.child.id().and_then(|id| i32::try_from(id).ok());
         let id = id.and_then(Pid::from_raw).expect("it runs");
@@ -72,7 +93,7 @@ impl Process {
     }
 
     /// The offsets of the messages it had, by partition.
-    fn handled(&self, partition: &str) -> Vec<u64> {
+    pub fn handled(&self, partition: &str) -> Vec<u64> {
         let messages = self.said.iter().filter(|line| line["event"] == "message");
         let of = messages.filter(|line| line["partition"] == partition);
         of.filter_map(|line| line["offset"].as_u64()).collect()
@@ -174,6 +195,25 @@ async fn wait_for_a_mended_service(program: &str, example: &str) {
     process.says("assigned", 2).await;
 }
 
+/// What fails while it works is told, with what was being done; mended, it goes on.
+async fn tell_trouble(program: &str, example: &str) {
+    let (scene, store) = fillable().await;
+    scene.make_group(1).await;
+    scene.produce(1, 1).await;
+    let mut process = Process::start(&scene, program, example);
+    process.says("message", 1).await;
+    committed(&scene, 1, 1).await;
+    store.fill(true);
+    scene.produce(1, 1).await;
+    process.says_trouble("commit", FULL).await;
+    store.fill(false);
+    committed(&scene, 1, 2).await;
+    let log = scene.folder.path().join("log");
+    fs::rename(&log, scene.folder.path().join("away")).expect("moved");
+    let fetching = process.says_trouble("fetch", "deleted or moved").await;
+    assert_eq!(fetching["partition"], "0");
+}
+
 /// Evicted for good, it ends with an error, and others have what it had.
 async fn stay_away(program: &str, example: &str) {
     let scene = Scene::new().await;
@@ -232,6 +272,16 @@ async fn python_waits_for_a_mended_service() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn node_waits_for_a_mended_service() {
     wait_for_a_mended_service("node", "node/example.mjs").await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn python_tells_trouble() {
+    tell_trouble("python3", "python/example.py").await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn node_tells_trouble() {
+    tell_trouble("node", "node/example.mjs").await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

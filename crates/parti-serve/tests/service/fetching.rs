@@ -96,3 +96,21 @@ async fn who_does_not_take_its_answer_is_let_go_and_others_get_theirs() {
     let _ = deaf.read_to_end(&mut rest).await;
     assert!(rest.len() < size, "{} bytes", rest.len());
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn beyond_the_end_is_out_of_range_and_at_the_end_there_is_nothing_yet() {
+    let scene = Scene::new().await;
+    scene.make_group(1).await;
+    produce(&scene, &[1, 1]).await;
+    let (_, found) = fetch(&scene, 2, "").await;
+    assert_eq!((offsets(&found), &found["next"]), (vec![], &json!(2)));
+    for beyond in [3, u64::MAX] {
+        let path = format!("/v1/topics/t/partitions/0/messages?from={beyond}&wait_ms=30000");
+        let reply = scene.get(&path).await;
+        assert_eq!(
+            (reply.status, reply.code().as_str()),
+            (416, "offset_out_of_range")
+        );
+        assert!(reply.body.contains("ends at 2"), "{reply:?}");
+    }
+}

@@ -1,17 +1,33 @@
 //! Several instances over one store: a session goes on wherever its consumer opens the stream.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
+use parti::store::faulty::Faulty;
 use parti_serve::Service;
 use serde_json::json;
 
-use crate::client::{Events, send};
+use crate::client::{Events, PATIENCE, send};
+use crate::clients::Process;
 use crate::scene::{Consumer, Held, Manner, Scene, settings};
 
 /// A second instance.
 async fn second(scene: &Scene) -> Service {
     let other = settings(scene.store.clone(), &scene.folder).await;
     Service::start(other).await.expect("a second instance")
+}
+
+/// An instance whose store can be cut off, and another one that keeps it.
+async fn severed() -> (Scene, Arc<Faulty>, Service) {
+    let mut link = None;
+    let scene = Scene::with(|settings| {
+        let faulty = Arc::new(Faulty::new(settings.store.clone(), 1));
+        link = Some(faulty.clone());
+        settings.store = faulty;
+    })
+    .await;
+    let other = second(&scene).await;
+    (scene, link.expect("a link"), other)
 }
 
 /// The next events of a stream that assign partitions.
@@ -162,4 +178,87 @@ async fn many_streams_at_once_bring_a_session_over_once() {
     }
     let reply = send(scene.address(), "POST", &path, &headers, None).await;
     reply.ok(200);
+}
+
+/// An open stream would tell its consumer that all is well, while others take over.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_stream_ends_when_its_instance_is_cut_off_and_the_session_goes_on_elsewhere() {
+    let (scene, link, other) = severed().await;
+    scene.make_group(4).await;
+    let body = json!({"consumer": "listens"});
+    let opened = scene.post("/v1/groups/g/sessions", &body).await.ok(201);
+    let text = |name: &str| opened[name].as_str().expect("text").to_owned();
+    let path = format!("/v1/groups/g/sessions/{}/events", text("session"));
+    let auth = format!("Bearer {}", text("token"));
+    let headers = [("authorization", auth.as_str())];
+    let mut events = Events::open(scene.address(), &path, &headers).await;
+    let had = assigned(&mut events, 4).await;
+    link.outage(true);
+    let told = tokio::time::timeout(PATIENCE, events.next()).await;
+    assert_eq!(
+        told.expect("in time"),
+        None,
+        "it ends, and the session does not"
+    );
+    let reply = send(scene.address(), "GET", &path, &headers, None).await;
+    assert_eq!((reply.status, reply.code().as_str()), (503, "unavailable"));
+    let mut events = Events::open(other.address(), &path, &headers).await;
+    let has = assigned(&mut events, 4).await;
+    let expected: Held = had
+        .iter()
+        .map(|(partition, (epoch, next))| (partition.clone(), (epoch + 1, *next)))
+        .collect();
+    assert_eq!(has, expected);
+}
+
+/// A client that knows several instances goes on at another one when its own is cut off.
+async fn go_on_elsewhere(program: &str, example: &str) {
+    let (scene, link, other) = severed().await;
+    scene.make_group(2).await;
+    scene.produce(2, 5).await;
+    let urls = format!("{},{}", scene.service.url(), other.url());
+    let mut process = Process::start_at(&urls, program, example);
+    process.says("message", 10).await;
+    link.outage(true);
+    let assigned = process.says("assigned", 4).await;
+    for again in &assigned[2..] {
+        let mut before = assigned[..2].iter();
+        let before = before.find(|one| one["partition"] == again["partition"]);
+        let epoch = |one: &serde_json::Value| one["epoch"].as_u64().expect("an epoch");
+        assert_eq!(epoch(again), epoch(before.expect("it had it")) + 1);
+    }
+    let message = |partition: &str| json!({"partition": partition, "payload": "late"});
+    let late = json!({"messages": [message("0"), message("1")]}).to_string();
+    let produced = send(
+        other.address(),
+        "POST",
+        "/v1/topics/t/messages",
+        &[],
+        Some(&late),
+    )
+    .await;
+    produced.ok(200);
+    process.says("message", 12).await;
+    for partition in ["0", "1"] {
+        assert_eq!(process.handled(partition), [0, 1, 2, 3, 4, 5], "each once");
+    }
+    assert_eq!(process.says("registered", 1).await.len(), 1, "it goes on");
+    let trouble = process.says("trouble", 1).await;
+    let listening = |one: &&serde_json::Value| one["doing"] == "listen";
+    let why = trouble
+        .iter()
+        .find(listening)
+        .expect("it says why it moves");
+    let why = why["why"].as_str().expect("a reason");
+    assert!(why.contains("does not reach its store"), "{why}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn python_goes_on_elsewhere() {
+    go_on_elsewhere("python3", "python/example.py").await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn node_goes_on_elsewhere() {
+    go_on_elsewhere("node", "node/example.mjs").await;
 }

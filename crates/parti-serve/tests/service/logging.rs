@@ -88,18 +88,17 @@ async fn what_happens_is_logged_and_no_secret_ever_is() {
     };
     let group = json!({"group": "logged", "topic": "logged", "partitions": 2});
     ask("/v1/groups", group).await.ok(201);
-    let forged = "a\nfake line";
-    let opened = ask("/v1/groups/logged/sessions", json!({"consumer": forged})).await;
+    let sessions = "/v1/groups/logged/sessions";
+    let forged = ask(sessions, json!({"consumer": "a\nfake line"})).await;
+    assert_eq!(forged.status, 400, "one line stays one");
+    let opened = ask(sessions, json!({"consumer": "a \"name\""})).await;
     let opened = opened.ok(201);
     let (session, token) = (opened["session"].as_str(), opened["token"].as_str());
     let (session, token) = (session.expect("a name"), token.expect("a token"));
     let begun = lines
         .with(&["INFO", "a session begins", "logged", session])
         .await;
-    assert!(
-        begun.contains(r"a\nfake line"),
-        "one line stays one: {begun}"
-    );
+    assert!(begun.contains(r#""a \"name\"""#), "{begun}");
     let pause = json!({"request": {"kind": "pause", "partition": "9"}, "why": "a try"});
     assert_eq!(ask("/v1/groups/logged/requests", pause).await.status, 409);
     lines

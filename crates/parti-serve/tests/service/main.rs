@@ -4,6 +4,7 @@ mod client;
 mod clients;
 mod fetching;
 mod instances;
+mod lease;
 mod live;
 mod liveness;
 mod logging;

@@ -7,7 +7,7 @@ use std::time::Duration;
 use parti::core::config::StrategyChoice;
 use parti::source::log::Log;
 use parti::{Config, HandlerError, Message, StaticPartitions, Worker};
-use parti_serve::Tls;
+use parti_serve::{Service, Tls};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName};
 use serde_json::{Value, json};
@@ -15,8 +15,8 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::sync::mpsc;
 
-use crate::client::{PATIENCE, request};
-use crate::scene::{CONFIG, Manner, Scene};
+use crate::client::{PATIENCE, request, send};
+use crate::scene::{CONFIG, Manner, Scene, settings};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn checkpoints_move_and_plans_tell() {
@@ -50,8 +50,14 @@ async fn checkpoints_move_and_plans_tell() {
             .is_some_and(|note| note.contains(&consumer.worker))
     );
     assert_eq!(scene.post(path, &reset(json!({}))).await.code(), "conflict");
+    let beyond = scene
+        .post(path, &reset(json!({"to": {"offset": 11}})))
+        .await;
+    assert_eq!(
+        (beyond.status, beyond.code().as_str()),
+        (416, "offset_out_of_range")
+    );
     for wrong in [
-        json!({"to": {"offset": 11}}),
         json!({"to": "nowhere"}),
         json!({"partitions": ["a b"]}),
         json!({"partitions": 7}),
@@ -148,6 +154,53 @@ async fn requests_are_done_when_they_are_answered() {
     let refused = scene.post(path, &markup).await;
     assert_eq!(refused.code(), "conflict", "{refused:?}");
     assert!(refused.body.contains("cannot be a worker"), "{refused:?}");
+}
+
+/// Whoever listens to nothing hears it from its next request, at any instance.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_is_evicted_can_tell() {
+    let scene = Scene::new().await;
+    scene.make_group(4).await;
+    let leader = scene.consumer(Manner::Polite).await;
+    leader.holds(|held| held.len() == 4).await;
+    let other = settings(scene.store.clone(), &scene.folder).await;
+    let other = Service::start(other).await.expect("a second instance");
+    for (stay_away, here, elsewhere) in [
+        (false, "evicted", "evicted"),
+        // Only the instance that held it knows that it is to stay away.
+        (true, "dismissed", "evicted"),
+    ] {
+        let registered = scene
+            .post("/v1/groups/g/sessions", &json!({"consumer": "silent"}))
+            .await
+            .ok(201);
+        let text = |name: &str| registered[name].as_str().expect("text").to_owned();
+        let (worker, auth) = (text("worker"), format!("Bearer {}", text("token")));
+        let session = text("session");
+        let (_, incarnation) = session.rsplit_once('.').expect("a life");
+        let incarnation: u64 = incarnation.parse().expect("a number");
+        let evict = json!({"request": {
+            "kind": "evict", "worker": worker, "incarnation": incarnation, "stay_away": stay_away,
+        }});
+        scene.post("/v1/groups/g/requests", &evict).await.ok(200);
+        let path = format!("/v1/groups/g/sessions/{session}/heartbeat");
+        let headers = [("authorization", auth.as_str())];
+        for (address, code) in [(scene.address(), here), (other.address(), elsewhere)] {
+            let over = async {
+                loop {
+                    let reply = send(address, "POST", &path, &headers, None).await;
+                    if reply.status == 410 {
+                        return reply;
+                    }
+                    // Until it is known why it ends.
+                    assert!([200, 421, 503].contains(&reply.status), "{reply:?}");
+                    tokio::time::sleep(Duration::from_millis(50)).await;
+                }
+            };
+            let reply = tokio::time::timeout(PATIENCE, over).await.expect("in time");
+            assert_eq!(reply.code(), code, "{reply:?}");
+        }
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -136,8 +136,46 @@ async fn an_instance_without_its_store_tells_nobody_that_all_is_well() {
     let refused = until_beat(&consumer, 503).await;
     broken(&refused, "unavailable", "handle nothing");
     store.fill(false);
-    until_beat(&consumer, 200).await;
-    consumer.holds(|held| held.len() == 2).await;
+    let heard = until_beat(&consumer, 200).await.ok(200);
+    assert!(heard["lease_ms"].as_u64().is_some_and(|left| left > 0));
+}
+
+/// Waits until `/readyz` answers with this status: a look serves all who ask within a second.
+async fn until_ready(scene: &Scene, status: u16) -> Reply {
+    let asking = async {
+        loop {
+            let reply = scene.get("/readyz").await;
+            if reply.status == status {
+                return reply;
+            }
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    };
+    let answered = tokio::time::timeout(PATIENCE, asking).await;
+    answered.unwrap_or_else(|_| panic!("/readyz does not answer {status}"))
+}
+
+/// Nobody waits for a person to make room on a disk.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_a_full_store_refuses_is_answered_and_readyz_says_no() {
+    let (scene, store) = fillable().await;
+    scene.make_group(2).await;
+    scene.produce(2, 3).await;
+    let consumer = scene.consumer(Manner::Polite).await;
+    let held = consumer.holds(|held| held.len() == 2).await;
+    until_ready(&scene, 200).await;
+    let (epoch, _) = held["0"];
+    let commit = json!({"commits": [{"partition": "0", "epoch": epoch, "offset": 1}]});
+    store.fill(true);
+    // Not the limit of the request, which says that it took too long.
+    let refused = consumer.post("commits", &commit).await;
+    broken(&refused, "store_refuses", FULL);
+    let not_ready = until_ready(&scene, 503).await;
+    broken(&not_ready, "not_ready", "the store refuses to write");
+    assert!(!not_ready.body.contains(FULL), "nobody is told where");
+    broken(&consumer.leave().await, "store_refuses", FULL);
+    store.fill(false);
+    until_ready(&scene, 200).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -160,13 +198,7 @@ async fn a_deleted_store_is_the_servers_trouble_and_readyz_says_no() {
         .post("/v1/groups/g/sessions", &json!({"consumer": "x"}))
         .await;
     broken(&refused, "store_refuses", gone);
-    // A look serves all who ask within a second.
-    let not_ready = loop {
-        let reply = scene.get("/readyz").await;
-        if reply.status != 200 {
-            break reply;
-        }
-    };
+    let not_ready = until_ready(&scene, 503).await;
     broken(&not_ready, "not_ready", "the store cannot be used");
     let place = place.path().display().to_string();
     assert!(
@@ -199,6 +231,7 @@ async fn a_deleted_log_is_the_servers_trouble() {
         "source_refuses",
         gone,
     );
+    broken(&until_ready(&scene, 503).await, "not_ready", "the log");
     // Nor is there an empty one in its place, for this group or another one.
     for group in ["g", "h"] {
         let again = json!({"group": group, "topic": "t", "partitions": 2});
@@ -225,10 +258,14 @@ async fn a_deleted_log_is_the_servers_trouble() {
             .status,
         404
     );
+    let not_ready = send(other.address(), "GET", "/readyz", &[], None).await;
+    broken(&not_ready, "not_ready", "a topic of the log is gone");
     fs::rename(scene.folder.path().join("away"), &log).expect("moved back");
     send(other.address(), "POST", path, &[], Some(&body))
         .await
         .ok(201);
+    let ready = send(other.address(), "GET", "/readyz", &[], None).await;
+    assert_eq!(ready.status, 200, "{ready:?}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

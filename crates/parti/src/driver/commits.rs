@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use parti_core::ids::{Epoch, Offset, PartitionId};
 use parti_core::io::{Ask, CommitRefused};
@@ -94,8 +95,9 @@ impl Lease {
         now < Time(self.until.load(Ordering::Acquire))
     }
 
-    fn is_alive(&self) -> bool {
-        self.is_alive_at(self.now())
+    /// How long it still lasts.
+    fn left(&self) -> Duration {
+        Time(self.until.load(Ordering::Acquire)).since(self.now())
     }
 }
 
@@ -134,6 +136,10 @@ impl Committer {
     }
 
     pub(crate) fn lease_is_alive(&self) -> bool {
-        self.lease.is_alive()
+        !self.lease_left().is_zero()
+    }
+
+    pub(crate) fn lease_left(&self) -> Duration {
+        self.lease.left()
     }
 }

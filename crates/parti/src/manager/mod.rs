@@ -97,6 +97,12 @@ impl Grant {
         self.committer.lease_is_alive()
     }
 
+    /// For how long that lease lasts if it is not renewed: whoever handles messages elsewhere, and
+    /// may not hear of this worker again, stops by then.
+    pub fn leased_for(&self) -> Duration {
+        self.committer.lease_left()
+    }
+
     /// Whether messages may be handled now: look before each one. False once it is to be revoked, or
     /// is lost; and while the lease of this worker's session has lapsed, because then somebody else
     /// may be about to take over.

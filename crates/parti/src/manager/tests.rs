@@ -276,8 +276,10 @@ async fn a_lost_session_loses_everything_at_once_and_begins_anew() {
     };
     let hour = tokio::time::timeout(Duration::from_secs(3600), flushed);
     hour.await.expect("flushed");
+    assert!(before.values().all(|grant| !grant.leased_for().is_zero()));
     line.outage(true);
     until(|| before.values().all(|grant| !grant.may_handle())).await;
+    assert!(before.values().all(|grant| grant.leased_for().is_zero()));
     b.has(8).await;
     line.outage(false);
     until(|| a.grants().is_empty()).await;

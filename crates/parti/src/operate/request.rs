@@ -47,8 +47,9 @@ pub struct Reason {
 const LONGEST: usize = 500;
 
 impl Reason {
-    /// Both end in a line of the history, which nobody may forge or garble.
-    pub(super) fn check(&self) -> Result<(), Error> {
+    /// Both end in a line of the history, which nobody may forge or garble: one plain line each, of
+    /// up to 500 bytes. Everything here that takes a reason checks it.
+    pub fn check(&self) -> Result<(), Error> {
         if self.by.trim().is_empty() {
             let why = "who asks is empty: give a name (--by)";
             return Err(Error::Refused(why.into()));
