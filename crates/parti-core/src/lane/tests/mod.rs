@@ -4,6 +4,7 @@ mod catching_up;
 mod external;
 mod handling;
 mod log;
+mod retention;
 mod splice;
 mod suspicion;
 mod work_queue;
