@@ -4,9 +4,13 @@
 //! and the run says so, loudly, at its end: a check that did not run must not look like one that
 //! passed.
 
+use std::path::Path;
 use std::process::{Command, Stdio};
 
 use crate::steps::{self, shout};
+
+/// What a cold run of the tests puts on the disk, in gigabytes.
+const COLD_RUN: u64 = 12;
 
 /// One program that some step needs.
 pub struct Need {
@@ -91,6 +95,38 @@ pub fn servers_met() -> bool {
         .is_ok_and(|status| status.success())
 }
 
+/// Says so where the disk has less than a cold run of the tests takes: a disk that is full half way
+/// shows as anything but that. A warm run needs less, so it goes on.
+pub fn look_at_disk(folder: &Path) {
+    let asked = Command::new("df")
+        .args(["--output=avail", "--block-size=1G"])
+        .arg(nearest(folder))
+        .stdin(Stdio::null())
+        .output();
+    // No such command, no such look.
+    let Ok(answer) = asked else { return };
+    if let Some(free) = gigabytes(&String::from_utf8_lossy(&answer.stdout))
+        && free < COLD_RUN
+    {
+        shout(&format!(
+            "{free} GB are free where cargo builds ({}); a run from cold takes about {COLD_RUN} GB.\n\
+             if anything fails below, look at the disk first; CARGO_TARGET_DIR chooses another one",
+            folder.display()
+        ));
+    }
+}
+
+/// The folder itself is made by the first build.
+fn nearest(folder: &Path) -> &Path {
+    let mut there = folder.ancestors().filter(|above| above.is_dir());
+    there.next().unwrap_or(folder)
+}
+
+/// Of a heading and one number.
+fn gigabytes(answer: &str) -> Option<u64> {
+    answer.split_whitespace().nth(1)?.parse().ok()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -112,6 +148,13 @@ mod tests {
     fn one_missing_program_is_enough_to_fail() {
         assert!(all_met(&[PRESENT]));
         assert!(!all_met(&[PRESENT, ABSENT]));
+    }
+
+    #[test]
+    fn free_space_is_read_off_what_df_prints() {
+        assert_eq!(gigabytes("Avail\n   34\n"), Some(34));
+        assert_eq!(gigabytes("df: no such file\n"), None);
+        assert_eq!(nearest(Path::new("/no/such/folder")), Path::new("/"));
     }
 
     #[test]

@@ -38,6 +38,7 @@ const CAMPAIGN: &str = "200";
 
 /// Runs all tests; true when all passed.
 pub fn run() -> bool {
+    needs::look_at_disk(&tools::target());
     if !needs::all_met(NEEDS) || !needs::servers_met() {
         return false;
     }
