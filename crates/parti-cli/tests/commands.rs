@@ -108,11 +108,23 @@ fn lines_go_in_and_a_topic_shows_them() {
 fn a_name_steers_no_terminal() {
     let folder = tempfile::tempdir().expect("a folder");
     let folder = folder.path();
-    let of_topic = ["--source", "log:log", "--topic", "a\u{1b}[2Jb"];
-    let create = [&["topic", "create", "--partitions", "2"][..], &of_topic].concat();
-    let describe = [&["topic", "describe"][..], &of_topic].concat();
-    let other = ["topic", "describe", "--source", "log:log", "--topic", "b"];
-    for (command, code) in [(&create[..], 0), (&describe, 0), (&other, 2)] {
+    let of_topic = |topic| ["--source", "log:log", "--topic", topic];
+    let create = |topic| {
+        [
+            &["topic", "create", "--partitions", "2"][..],
+            &of_topic(topic),
+        ]
+        .concat()
+    };
+    let describe = |topic| [&["topic", "describe"][..], &of_topic(topic)].concat();
+    let odd = "a\u{1b}[2Jb";
+    // Refused where it would be made, and named as text where it is only asked for.
+    for (command, code) in [
+        (&create("b"), 0),
+        (&create(odd), 2),
+        (&describe(odd), 2),
+        (&describe("c"), 2),
+    ] {
         let said = parti(folder, command, "");
         let text = [said.stdout, said.stderr].concat();
         let text = String::from_utf8_lossy(&text).into_owned();
