@@ -67,6 +67,23 @@ pub fn stranded(group: &Group) -> Option<String> {
     ))
 }
 
+/// Which of these an operator has paused, if any, and how to end it.
+pub fn paused<'a>(partitions: impl Iterator<Item = &'a PartitionView>) -> Option<String> {
+    let paused = partitions.filter(|partition| partition.paused);
+    let paused: Vec<&str> = paused.map(|partition| partition.id.as_str()).collect();
+    let named = few(&paused, NAMED);
+    match paused.len() {
+        0 => None,
+        1 => Some(format!(
+            "partition {named} is paused; `parti partition resume` lets it go on"
+        )),
+        some => Some(format!(
+            "{} are paused ({named}); `parti partition resume` lets them go on",
+            count(some, "partition")
+        )),
+    }
+}
+
 /// What operators asked for and is not carried out yet.
 pub fn requests(group: &Group) -> Table {
     let mut table = Table::new(["REQUEST", "BY", "ASKED", "FOR", "STATE", "WHY"]);

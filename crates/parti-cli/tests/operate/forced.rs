@@ -85,7 +85,7 @@ fn stopped(config: &str, signal: Signal, code: i32) {
     let set = set.wait_with_output().expect("ended");
     let told = String::from_utf8_lossy(&set.stderr).into_owned();
     assert_eq!(set.status.code(), Some(code), "{told}");
-    let last = "parti: stopped: 0 checkpoints changed; nothing is left paused";
+    let last = "parti: stopped: 0 checkpoints changed; it left nothing paused";
     assert_eq!(told.lines().last(), Some(last), "{told}");
     let shown = String::from_utf8_lossy(&set.stdout).into_owned();
     assert!(shown.contains("not changed"), "{shown}");

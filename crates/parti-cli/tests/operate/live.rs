@@ -108,6 +108,10 @@ fn a_checkpoint_that_was_paused_by_somebody_stays_so_after_a_forced_change() {
         let all = &status["partitions"];
         all[0]["paused"] == true && all[1]["paused"] == false && all[1]["owner"] == "worker-0"
     });
+    let so = "partition 0 is paused; `parti partition resume` lets it go on";
+    assert!(forced.err.contains(so), "{}", forced.err);
+    let doctor = of_group(&group, &["doctor"], &SOURCE);
+    assert!(doctor.out.contains(so), "{}", doctor.out);
     group.stop(&[]);
 }
 

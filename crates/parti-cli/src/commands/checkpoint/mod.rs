@@ -6,7 +6,7 @@
 //!                                                  └─▶ apply: compare-and-set, epoch + 1, no owner
 //! ```
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use clap::Subcommand;
 use parti::core::codec;
@@ -22,6 +22,7 @@ use crate::places;
 use crate::show::{Shape, count, plain, show, time};
 use crate::signals::{Ending, Endings};
 use crate::table::{Cell, Table, or_dash};
+use crate::view;
 
 mod export;
 mod formats;
@@ -194,6 +195,7 @@ async fn carry_out(
     } else {
         eprintln!("{changed} changed");
         tell_fenced(&changes);
+        tell_paused(store, &changes).await;
     }
     let left = (!applied.left_paused.is_empty()).then(|| {
         let remedy = resume(store, applied.left_paused.iter());
@@ -201,7 +203,7 @@ async fn carry_out(
     });
     match (ending, left) {
         (Some(by), left) => {
-            let so = left.unwrap_or_else(|| "nothing is left paused".into());
+            let so = left.unwrap_or_else(|| "it left nothing paused".into());
             return Err(Failure::ended(
                 by,
                 format!("stopped: {changed} changed; {so}"),
@@ -301,6 +303,20 @@ fn tell_fenced(changes: &[Change]) {
                 plain(owner.as_str())
             );
         }
+    }
+}
+
+/// Whoever moves a checkpoint wants it to count. What cannot be read is left out: the change is done.
+async fn tell_paused(store: &GroupStore, changes: &[Change]) {
+    let Ok(Some(group)) = parti::inspect::group(store).await else {
+        return;
+    };
+    let done = |change: &&Change| matches!(change.verdict, Verdict::Change | Verdict::Same);
+    let done = changes.iter().filter(done);
+    let done: BTreeSet<&PartitionId> = done.map(|change| &change.partition).collect();
+    let views = group.partitions.iter();
+    if let Some(text) = view::paused(views.filter(|view| done.contains(&view.id))) {
+        eprintln!("{text}");
     }
 }
 

@@ -186,8 +186,14 @@ fn served(group: &Group, findings: &mut Findings) {
         .collect();
     let there = group.workers.iter().any(is_there);
     let total = count(group.partitions.len(), "partition");
-    if unserved.is_empty() {
+    let paused = view::paused(group.partitions.iter());
+    if unserved.is_empty() && paused.is_none() {
         findings.ok("partitions", format!("{total}, each with an owner"));
+    } else if unserved.is_empty() {
+        findings.ok(
+            "partitions",
+            format!("{total}, each with an owner or paused"),
+        );
     } else if let Some(text) = view::stranded(group) {
         findings.fail("partitions", text);
     } else if there {
@@ -197,5 +203,8 @@ fn served(group: &Group, findings: &mut Findings) {
         findings.warn("partitions", text);
     } else {
         findings.warn("partitions", format!("{total}, and no worker"));
+    }
+    if let Some(text) = paused {
+        findings.warn("pauses", text);
     }
 }
