@@ -71,7 +71,7 @@ pub fn stranded(group: &Group) -> Option<String> {
 pub fn paused<'a>(partitions: impl Iterator<Item = &'a PartitionView>) -> Option<String> {
     let paused = partitions.filter(|partition| partition.paused);
     let paused: Vec<&str> = paused.map(|partition| partition.id.as_str()).collect();
-    let named = few(&paused, NAMED);
+    let named = plain(&few(&paused, NAMED));
     match paused.len() {
         0 => None,
         1 => Some(format!(

@@ -1,6 +1,6 @@
 //! What retention removed before anybody had handled it is named and counted, by whoever came too
-//! late for it; and nothing is called removed that is still there. One thing cannot be known: what a
-//! server was just about to deliver, and passes over without a word.
+//! late for it; and nothing is called removed that is still there. One thing is left out: what a
+//! server was about to deliver to who keeps asking, and passes over without a word.
 
 use parti_core::ids::Offset;
 use parti_core::worker::{Action, Report, Trouble};

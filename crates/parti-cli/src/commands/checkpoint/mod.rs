@@ -299,7 +299,7 @@ fn tell_fenced(changes: &[Change]) {
                 "partition {}: {} had not let go of it, and is fenced at its next commit, or when its \
                  lapsed lease comes back; if it was frozen for less, and nothing arrives there, pause \
                  and resume it",
-                change.partition,
+                plain(change.partition.as_str()),
                 plain(owner.as_str())
             );
         }

@@ -9,7 +9,7 @@
 //!
 //! A server passes over what it removed without a word. So whoever stood still looks whether what
 //! comes next can have gone meanwhile; the lanes then find what is gone, and name it. What goes while
-//! the durable is asked for more all the time, nobody can know.
+//! the durable is asked for more all the time is not looked for, and not named.
 
 use std::time::Duration;
 
