@@ -408,9 +408,9 @@ pub enum SourceRequest {
         /// What it must not keep.
         partition: PartitionId,
     },
-    /// Ask the stream's leader for its last offset (0: empty). Never a cached or a replica's
-    /// answer: everything up to the answer is missed if it is too low. Answer: `Head`.
-    Head {
+    /// Ask the stream's leader where the stream begins and ends. Never a cached or a replica's
+    /// answer: everything up to the end is missed if it is too low. Answer: `Bounds`.
+    Bounds {
         /// Comes back in the answer.
         ask: Ask,
     },
@@ -493,6 +493,15 @@ pub enum SourceRequest {
     },
 }
 
+/// Where a stream begins and ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Bounds {
+    /// What is below was removed, or never was.
+    pub first: Offset,
+    /// The last offset that was ever given; 0: none.
+    pub last: Offset,
+}
+
 /// News of the source.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SourceEvent {
@@ -503,12 +512,12 @@ pub enum SourceEvent {
         /// The consumer's state.
         result: Result<ConsumerState, SourceError>,
     },
-    /// The stream's last offset, asked of its leader.
-    Head {
+    /// Where the stream begins and ends, asked of its leader.
+    Bounds {
         /// Which request.
         ask: Ask,
         /// The answer.
-        result: Result<Offset, SourceError>,
+        result: Result<Bounds, SourceError>,
     },
     /// Messages read past the consumer.
     Read {

@@ -109,8 +109,8 @@ mod registry {
         SweepTrustsShortAnswer,
         /// A durable that was put at the stream's end goes on from there.
         JumpWithoutSplice,
-        /// A durable that stood still goes on as if retention had stood still, too.
-        StandstillForgotten,
+        /// A durable that lags goes on as if retention stood still.
+        OvertakenForgotten,
         /// An over-full lane drops what comes last, and goes on as if it had not come.
         OverflowDropsNewest,
         /// Handlers are called without a look at the lease.

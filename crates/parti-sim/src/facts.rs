@@ -165,8 +165,8 @@ pub struct MessageFacts {
     pub dead_letter: bool,
     /// Whether retention removed it.
     pub removed: bool,
-    /// Whether that happened without a chance for anybody to know.
-    pub unnoticed: bool,
+    /// When, and before whom it was still to come, if it was on its way to somebody.
+    pub passed: Option<(Micros, Proc)>,
     /// When all messages up to this one were done.
     pub covered: Option<Micros>,
 }
@@ -184,16 +184,21 @@ pub struct Completion {
     pub reported: bool,
 }
 
+/// The process that holds, or last held, this worker's session.
+fn whose(procs: &[ProcFacts], worker: &WorkerId) -> Option<Proc> {
+    let is_theirs = |proc: &ProcFacts| proc.sessions.last().is_some_and(|s| s.id == *worker);
+    procs.iter().rposition(is_theirs)
+}
+
 impl MessageFacts {
     /// Whether nobody needs to handle it any more.
     pub fn is_done(&self) -> bool {
         self.dead_letter || self.removed || !self.completions.is_empty()
     }
 
-    /// Whether retention removed it before anybody had handled it to completion, and whoever came
-    /// too late can know.
+    /// Whether retention removed it before anybody had handled it to completion.
     pub fn is_overtaken(&self) -> bool {
-        self.removed && !self.unnoticed && !self.dead_letter && self.completions.is_empty()
+        self.removed && !self.dead_letter && self.completions.is_empty()
     }
 }
 
@@ -368,21 +373,25 @@ impl Facts {
                     completions: Vec::new(),
                     dead_letter: false,
                     removed: false,
-                    unnoticed: false,
+                    passed: None,
                     covered: None,
                 });
             }
             Seen::Trimmed {
                 partition,
                 first,
-                unnoticed,
+                passed,
             } => {
                 let now = self.now;
                 let known = &mut self.partitions[partition];
                 let upto = known.index_from(first);
                 for message in &mut known.messages[..upto] {
-                    message.unnoticed |= !message.removed && unnoticed.contains(&message.offset);
-                    message.removed = true;
+                    if std::mem::replace(&mut message.removed, true) {
+                        continue;
+                    }
+                    let to = passed.iter().find(|(offset, _)| *offset == message.offset);
+                    let proc = to.and_then(|(_, worker)| whose(&self.procs, worker));
+                    message.passed = proc.map(|proc| (now, proc));
                 }
                 known.advance(now);
             }

@@ -164,21 +164,24 @@ fn overtaken(setup: &Setup) -> Vec<Timed> {
     }
     let length = rng.between(15 * SECOND, 25 * SECOND);
     let from = rng.between(8 * SECOND, FAULTS_UNTIL - length);
+    // Once, after they stood still; or again and again, while they go on.
+    let delay = rng.between(SECOND / 10, 5 * SECOND);
+    let times = rng.between(1, 8);
+    let every = length / times;
+    let keep = rng.below(40);
+    let retention = (1..=times).map(|time| Timed {
+        at: from + time * every - rng.below(every.min(3 * SECOND)),
+        fault: Fault::Retention { keep },
+    });
     let slow = (0..setup.initial).map(|machine| Timed {
         at: from,
         fault: Fault::SlowHandlers {
             machine,
             length,
-            delay: 5 * SECOND,
+            delay,
         },
     });
-    let retention = Timed {
-        at: from + length - rng.below(3 * SECOND),
-        fault: Fault::Retention {
-            keep: rng.below(20),
-        },
-    };
-    slow.chain([retention]).collect()
+    slow.chain(retention).collect()
 }
 
 struct Draw<'a> {

@@ -34,8 +34,8 @@ pub enum Seen<'a> {
         partition: usize,
         /// The first offset that may still be there.
         first: Offset,
-        /// What went without a chance for anybody to know: the server was just about to deliver it.
-        unnoticed: &'a [Offset],
+        /// What a server was still to deliver, and to whom.
+        passed: &'a [(Offset, WorkerId)],
     },
     /// A partition is not in the list any more, for a while.
     Unlisted {

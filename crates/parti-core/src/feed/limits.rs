@@ -7,13 +7,13 @@
 //!  Read (next, base] ──▶ lane, until the answer proves that the base was passed
 //!      └──more there, in many lanes──▶ Sweep: one read of the whole stream for all of them
 //!  durable too slow for what is pending ──▶ put at the stream's end, every lane needs a new base
-//!  window full for long ──▶ where does the stream begin? ──overtaken──▶ every lane needs a new base
+//!  lags for long ──▶ where does the stream begin? ──after what came──▶ what may be gone is told
 //! ```
 //!
 //! The checkpoint is the truth; acks are flow control.
 
+mod overtaken;
 mod reading;
-mod standstill;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -33,7 +33,7 @@ use crate::lane::{LaneNote, Opening};
 use crate::rng::Rng;
 use crate::time::Time;
 use crate::worker::Trouble;
-use standstill::Standstill;
+use overtaken::{Losses, Overtaken};
 
 /// Reads that may be in flight at once, over all lanes.
 const OPEN_READS: usize = 64;
@@ -71,7 +71,7 @@ pub(crate) struct Limits {
     sweep_failures: u32,
     sweep_partitions: u32,
     pace: Pace,
-    standstill: Standstill,
+    overtaken: Overtaken,
     jump: Jump,
     retry: (Duration, Duration),
     rng: Rng,
@@ -111,7 +111,7 @@ impl Limits {
             sweep_failures: 0,
             sweep_partitions: jetstream.sweep_partitions,
             pace: Pace::new(jetstream.catch_up_after, jetstream.sweep_partitions),
-            standstill: Standstill::default(),
+            overtaken: Overtaken::new(),
             jump: Jump::Rest,
             retry,
             rng,
@@ -133,7 +133,7 @@ impl Limits {
             Arrival::Foreign => self.filter_is_unknown(cx),
         }
         self.pace.delivered(cx.now, message.offset, pending);
-        self.standstill.delivered(delivery.consumer, message.offset);
+        self.overtaken.delivered(cx.now, message.offset, pending);
         self.seen = self.seen.max(message.offset);
         let kept = self
             .splices
@@ -153,6 +153,7 @@ impl Limits {
 
     /// Deliveries may have been lost: every lane needs a new base.
     fn gap(&mut self, cx: &mut Context<'_>) {
+        self.overtaken.gap();
         for (partition, splice) in &mut self.splices {
             cx.out.ready_changed |= splice.base == Base::Known;
             splice.gap(cx.out);
@@ -189,7 +190,7 @@ impl Limits {
             }
         }
         self.head = Some((ask, known));
-        cx.out.source(SourceRequest::Head { ask });
+        cx.out.source(SourceRequest::Bounds { ask });
     }
 
     fn head_answered(
@@ -320,23 +321,26 @@ impl Limits {
         }
     }
 
-    /// After a standstill: whether retention has come past the durable. Any read of the stream tells.
+    /// Whether retention came past the durable while it lagged.
     fn look_for_the_beginning(&mut self, cx: &mut Context<'_>) {
-        if self.durable.is_full() {
-            return;
-        }
-        let next = self.standstill.ends(cx.now);
-        let partition = self.splices.keys().next();
-        if let (Some(next), Some(partition)) = (next, partition) {
+        if self.overtaken.is_due(cx.now) {
             let ask = cx.out.ask();
-            self.standstill.asks(ask, next);
-            cx.out.source(SourceRequest::Read {
-                ask,
-                partition: partition.clone(),
-                from: next,
-                upto: Some(next),
-                limit: 1,
-            });
+            self.overtaken.asks(ask);
+            cx.out.source(SourceRequest::Bounds { ask });
+        }
+    }
+
+    fn tell(&self, cx: &mut Context<'_>, losses: Losses) {
+        for (from, first, lost) in losses.spans {
+            let here = self.splices.keys().chain(&losses.left);
+            let partitions: BTreeSet<_> = here.cloned().collect();
+            let trouble = Trouble::RetentionPassed {
+                partitions: partitions.into_iter().collect(),
+                from,
+                first,
+                lost,
+            };
+            cx.out.note(LaneNote::Trouble(trouble));
         }
     }
 
@@ -410,6 +414,7 @@ impl Feed for Limits {
 
     fn detach(&mut self, cx: &mut Context<'_>, partition: &PartitionId) {
         self.give_up_buffer(cx, partition);
+        self.overtaken.detach(partition);
         if let Some(mut splice) = self.splices.remove(partition) {
             cx.out.ready_changed |= splice.base == Base::Known;
             splice.drop_tail(cx.out);
@@ -477,15 +482,14 @@ impl Feed for Limits {
                     News::Failed | News::Sound | News::NotMine => {}
                 }
             }
-            SourceEvent::Head { ask, result } => self.head_answered(cx, ask, result),
-            SourceEvent::Read { ask, result } => {
-                let first = result.as_ref().ok().map(|batch| batch.first);
-                match self.standstill.answered(ask, first) {
-                    Some(true) => self.gap(cx),
-                    Some(false) => {}
-                    None => self.read_answered(cx, ask, result),
+            SourceEvent::Bounds { ask, result } => {
+                let first = result.as_ref().ok().map(|bounds| bounds.first);
+                match self.overtaken.answered(cx.now, ask, first) {
+                    Some(losses) => self.tell(cx, losses),
+                    None => self.head_answered(cx, ask, result.map(|bounds| bounds.last)),
                 }
             }
+            SourceEvent::Read { ask, result } => self.read_answered(cx, ask, result),
             SourceEvent::Swept { ask, result } => self.swept(cx, ask, result),
             SourceEvent::PullEnded { ask } => {
                 self.durable.pull_ended(ask);
@@ -538,16 +542,14 @@ impl Feed for Limits {
         self.durable.extend(cx.now, cx.out);
         if self.durable.is_full() {
             self.pace.held_back();
-            self.standstill.begins(cx.now);
+            self.overtaken.held_back(cx.now);
         }
         if cx.lease {
             self.look_for_the_beginning(cx);
             self.jump(cx, idle);
             if self.jump == Jump::Rest {
                 self.durable.inspect(cx.now, cx.out);
-                if !self.standstill.is_open() {
-                    self.durable.pull(cx.now, cx.out);
-                }
+                self.durable.pull(cx.now, cx.out);
             }
         }
     }
@@ -564,9 +566,15 @@ impl Feed for Limits {
         } else {
             Time::NEVER
         };
-        let pace = self.pace.next_deadline().min(sweep.after(now));
-        let soonest = head.after(now).min(pace.after(now));
-        soonest.min(self.durable.next_deadline(now))
+        let own = [
+            head,
+            sweep,
+            self.pace.next_deadline(),
+            self.overtaken.next_deadline(),
+        ];
+        let soonest = own.into_iter().map(|at| at.after(now)).min();
+        let durable = self.durable.next_deadline(now);
+        soonest.map_or(durable, |at| at.min(durable))
     }
 
     fn degraded(&self) -> Option<String> {

@@ -23,8 +23,8 @@ use crate::config::Config;
 use crate::feed::backoff::Backoff;
 use crate::feed::durable::{Arrival, Durable, News};
 use crate::feed::{Context, Feed, FeedNumbers};
-use crate::ids::{Offset, PartitionId, WorkerId};
-use crate::io::{Ask, ConsumerState, Message, SourceError, SourceEvent, SourceRequest};
+use crate::ids::{PartitionId, WorkerId};
+use crate::io::{Ask, Bounds, ConsumerState, Message, SourceError, SourceEvent, SourceRequest};
 use crate::lane::map::{Lane, LaneMap};
 use crate::lane::outbox::Delivery;
 use crate::lane::serving::{Placed, Serving};
@@ -341,7 +341,7 @@ impl WorkQueue {
         &mut self,
         cx: &mut Context<'_>,
         ask: Ask,
-        result: &Result<Offset, SourceError>,
+        result: &Result<Bounds, SourceError>,
     ) {
         for (partition, flow) in &mut self.flows {
             let Flow::Checking { ask: asked, low } = flow else {
@@ -356,14 +356,14 @@ impl WorkQueue {
                 continue;
             };
             match result {
-                Ok(last) if next <= last.next() => {
+                Ok(bounds) if next <= bounds.last.next() => {
                     self.lanes_backoff.reset();
                     *flow = Flow::Joining;
                     self.rewind = true;
                     self.durable.planner.want(partition);
                 }
-                Ok(last) if *low + 1 >= PROOFS_THAT_LOG_WENT_BACK => {
-                    let (end, name) = (last.next(), partition.clone());
+                Ok(bounds) if *low + 1 >= PROOFS_THAT_LOG_WENT_BACK => {
+                    let (end, name) = (bounds.last.next(), partition.clone());
                     *flow = Flow::Idle;
                     cx.lanes.halt(&name, cx.out);
                     let trouble = Trouble::LogWentBack {
@@ -411,7 +411,7 @@ impl WorkQueue {
             }
         }
         if let Some(ask) = head {
-            cx.out.source(SourceRequest::Head { ask });
+            cx.out.source(SourceRequest::Bounds { ask });
         }
     }
 
@@ -495,7 +495,7 @@ impl Feed for WorkQueue {
                 self.delivered(cx, Delivery { consumer, sequence }, &partition, message);
             }
             SourceEvent::Consumer { ask, result } => self.consumer(cx, ask, result),
-            SourceEvent::Head { ask, result } => self.head_answered(cx, ask, &result),
+            SourceEvent::Bounds { ask, result } => self.head_answered(cx, ask, &result),
             SourceEvent::PullEnded { ask } => {
                 let short = self.durable.pull_ended(ask);
                 if short && self.sequence == Sequence::Rest && self.silence != Silence::Proved {

@@ -24,7 +24,7 @@ use crate::io::{
     StoreRequest, WatchEvent,
 };
 use crate::partition::Partition;
-use crate::text::count;
+use crate::text::{count, few};
 
 /// The nine states of a worker, numbered as the metric `parti_worker_state` shows them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -338,6 +338,25 @@ pub enum Trouble {
         /// How many offsets lie between what is done and there. That many messages are gone where
         /// the partition has a log of its own; in a stream, whose offsets all partitions share, it
         /// is only an upper bound, and may be none.
+        lost: u64,
+    },
+    /// Retention removed messages before the worker's consumer came to them.
+    #[error(
+        "retention came past a worker that lags by as much as the stream keeps: up to {} between \
+         offsets {from} and {first} went unhandled, of partition {}; let the stream keep more, or add \
+         workers",
+        count(*lost, "message"),
+        few(partitions, 5)
+    )]
+    RetentionPassed {
+        /// Whose messages it may have been.
+        partitions: Vec<PartitionId>,
+        /// The first offset that may be gone.
+        from: Offset,
+        /// Where that ends: what came next is here.
+        first: Offset,
+        /// How many offsets between them did not come. Each may have been another worker's, so it
+        /// is an upper bound, and may be none.
         lost: u64,
     },
     /// A record cannot be read; it is left alone.

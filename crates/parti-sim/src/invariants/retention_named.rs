@@ -1,12 +1,20 @@
 //! What retention removed before anybody had handled it is named and counted, by whoever came too
-//! late for it; and nothing is called removed that is still there. One thing is left out: what a
-//! server was about to deliver to who keeps asking, and passes over without a word.
+//! late for it; and nothing is called removed that is still there. A server passes over what it was
+//! about to deliver without a word: who it was for finds out, if it lives long enough, and if the
+//! message was kept long enough to be missed.
 
-use parti_core::ids::Offset;
+use parti_core::ids::{Offset, PartitionId};
 use parti_core::worker::{Action, Report, Trouble};
 
 use super::{Invariant, Verdict};
-use crate::facts::{Facts, Seen};
+use crate::facts::{Facts, Life, MessageFacts, Proc, Seen};
+use crate::setup::{Micros, SECOND};
+
+/// What is kept for a shorter time is not missed: so long a worker may lag without a look, with the
+/// ways there and back.
+const KEPT: Micros = 2 * SECOND;
+/// By then, whoever was passed over has said so.
+const NOTICED: Micros = 12 * SECOND;
 
 /// See the module.
 #[derive(Default)]
@@ -44,33 +52,27 @@ impl Invariant for RetentionNamed {
             }
             Seen::Acted {
                 proc,
-                action:
-                    Action::Report(Report::Trouble(Trouble::RetentionOvertook {
-                        partition,
-                        first,
-                        lost,
-                    })),
+                action: Action::Report(Report::Trouble(trouble)),
                 ..
-            } => {
-                let Some(index) = facts.setup.index_of(partition) else {
-                    return Err(format!("process {proc} speaks of {partition}"));
-                };
-                let known = &mut self.partitions[index];
-                let messages = &facts.partitions[index];
-                let from = Offset(first.0.saturating_sub(*lost));
-                let span = messages.index_from(from)..messages.index_from(*first);
-                let kept = messages.messages[span]
-                    .iter()
-                    .find(|message| !message.removed);
-                if let Some(kept) = kept {
-                    return Err(format!(
-                        "process {proc} calls {partition}/{} removed, which is there",
-                        kept.offset
-                    ));
+            } => match trouble {
+                Trouble::RetentionOvertook {
+                    partition,
+                    first,
+                    lost,
+                } => {
+                    let from = Offset(first.0.saturating_sub(*lost));
+                    self.name(facts, *proc, partition, (from, *first))
                 }
-                known.named.push((from, *first));
-                Ok(())
-            }
+                Trouble::RetentionPassed {
+                    partitions,
+                    from,
+                    first,
+                    ..
+                } => partitions
+                    .iter()
+                    .try_for_each(|p| self.name(facts, *proc, p, (*from, *first))),
+                _ => Ok(()),
+            },
             _ => Ok(()),
         }
     }
@@ -91,10 +93,9 @@ impl Invariant for RetentionNamed {
                 known.named.iter().any(within)
             };
             let wanted = &messages.messages[messages.index_from(start)..];
-            if let Some(silent) = wanted
-                .iter()
-                .find(|message| message.is_overtaken() && !named(message.offset))
-            {
+            if let Some(silent) = wanted.iter().find(|message| {
+                message.is_overtaken() && !named(message.offset) && !is_excused(facts, message)
+            }) {
                 return Err(format!(
                     "{}/{} was removed before it was handled, and nobody said so",
                     partition.id, silent.offset
@@ -105,11 +106,52 @@ impl Invariant for RetentionNamed {
     }
 }
 
+impl RetentionNamed {
+    fn name(
+        &mut self,
+        facts: &Facts,
+        proc: Proc,
+        partition: &PartitionId,
+        (from, first): (Offset, Offset),
+    ) -> Verdict {
+        let Some(index) = facts.setup.index_of(partition) else {
+            return Err(format!("process {proc} speaks of {partition}"));
+        };
+        let messages = &facts.partitions[index];
+        let span = messages.index_from(from)..messages.index_from(first);
+        let kept = messages.messages[span]
+            .iter()
+            .find(|message| !message.removed);
+        if let Some(kept) = kept {
+            return Err(format!(
+                "process {proc} calls {partition}/{} removed, which is there",
+                kept.offset
+            ));
+        }
+        self.partitions[index].named.push((from, first));
+        Ok(())
+    }
+}
+
+/// Whether nobody can know of it: it was on its way to somebody, and it was there for too short a
+/// time to be missed, or they did not live to say so.
+fn is_excused(facts: &Facts, message: &MessageFacts) -> bool {
+    let Some((at, proc)) = message.passed else {
+        return false;
+    };
+    let proc = &facts.procs[proc];
+    let over = match proc.life {
+        Life::Crashed(when) | Life::Ended(when) => Some(when),
+        Life::Running | Life::Paused(_) => None,
+    };
+    let cut_short = |when: &Micros| (at..at + NOTICED).contains(when);
+    at < message.published + KEPT || proc.ends.iter().chain(&over).any(cut_short)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::invariants::bench::Bench;
-    use parti_core::ids::PartitionId;
 
     fn overtook(first: u64, lost: u64) -> Report {
         Report::Trouble(Trouble::RetentionOvertook {
@@ -132,7 +174,7 @@ mod tests {
         let trimmed = Seen::Trimmed {
             partition: 0,
             first: Offset(2),
-            unnoticed: &[],
+            passed: &[],
         };
         bench.see(trimmed).expect("it happens");
         bench.settled().expect_err("1 is gone");

@@ -103,7 +103,7 @@ impl Log {
                 ask,
                 result: Err(no_consumer()),
             }),
-            SourceRequest::Head { ask } => Some(SourceEvent::Head {
+            SourceRequest::Bounds { ask } => Some(SourceEvent::Bounds {
                 ask,
                 result: Err(no_consumer()),
             }),

@@ -29,7 +29,9 @@ use std::collections::BTreeMap;
 
 use parti_core::config::{AckMode, JetStreamConfig};
 use parti_core::ids::{Offset, PartitionId, WorkerId};
-use parti_core::io::{Ask, ConsumerState, Retention, SourceError, SourceEvent, SourceRequest};
+use parti_core::io::{
+    Ask, Bounds, ConsumerState, Retention, SourceError, SourceEvent, SourceRequest,
+};
 use parti_core::rng::Rng;
 
 use super::letters::{DeadLetter, DeadLetters};
@@ -163,9 +165,12 @@ impl Stream {
                 ask,
                 result: self.reset(now, durable),
             }),
-            SourceRequest::Head { ask } => Some(SourceEvent::Head {
+            SourceRequest::Bounds { ask } => Some(SourceEvent::Bounds {
                 ask,
-                result: Ok(self.head()),
+                result: Ok(Bounds {
+                    first: self.first(),
+                    last: self.head(),
+                }),
             }),
             SourceRequest::Read {
                 ask,
@@ -360,20 +365,24 @@ impl Stream {
         self.messages.end(partition)
     }
 
-    /// Retention: removes whatever is below `first`. Answers what of it a consumer passes over without
-    /// a chance for anybody to know.
-    pub fn trim(&mut self, now: u64, first: Offset) -> Vec<Offset> {
-        let there = (self.messages.first()..first.0).filter(|message| {
-            let entry = self.messages.get(*message);
-            let mut durables = self.durables.values();
-            entry.is_some_and(|e| durables.any(|d| d.passes_over(now, *message, e.subject)))
-        });
-        let unnoticed = there.map(Offset).collect();
+    /// Retention: removes whatever is below `first`. Answers whose consumers pass over what of it.
+    pub fn trim(&mut self, first: Offset) -> Vec<(Offset, WorkerId)> {
+        let mut passed = Vec::new();
+        for message in self.messages.first()..first.0 {
+            let Some(entry) = self.messages.get(message) else {
+                continue;
+            };
+            for (worker, durable) in &self.durables {
+                if durable.passes_over(message, entry.subject) {
+                    passed.push((Offset(message), WorkerId::new(worker)));
+                }
+            }
+        }
         self.messages.trim(first.0);
         for durable in self.durables.values_mut() {
             durable.trimmed(first.0);
         }
-        unnoticed
+        passed
     }
 
     /// Goes back: the stream ends at `last` again, and later sequences are given anew.

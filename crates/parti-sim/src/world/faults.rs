@@ -291,12 +291,12 @@ impl World {
         if self.setup.source == SourceKind::Stream(Retention::WorkQueue) {
             return false;
         }
-        let mut unnoticed = Vec::new();
+        let mut passed = Vec::new();
         if self.setup.source == limits
             && let Some(stream) = self.source.as_stream()
         {
             let first = Offset(stream.head().0.saturating_sub(keep) + 1);
-            unnoticed = stream.trim(self.now, first);
+            passed = stream.trim(first);
         }
         for partition in 0..self.setup.partitions.len() {
             let id = &self.setup.partitions[partition].id;
@@ -312,7 +312,7 @@ impl World {
             let seen = Seen::Trimmed {
                 partition,
                 first,
-                unnoticed: &unnoticed,
+                passed: &passed,
             };
             self.jury.see(self.now, seen);
         }

@@ -290,9 +290,9 @@ fn failure_of(request: &SourceRequest) -> Option<(Ask, SourceEvent)> {
                 result: Err(error()),
             },
         ),
-        SourceRequest::Head { ask } => (
+        SourceRequest::Bounds { ask } => (
             *ask,
-            SourceEvent::Head {
+            SourceEvent::Bounds {
                 ask: *ask,
                 result: Err(error()),
             },
@@ -344,7 +344,7 @@ fn failure_of(request: &SourceRequest) -> Option<(Ask, SourceEvent)> {
 fn answered_ask(event: &SourceEvent) -> Option<Ask> {
     match event {
         SourceEvent::Consumer { ask, .. }
-        | SourceEvent::Head { ask, .. }
+        | SourceEvent::Bounds { ask, .. }
         | SourceEvent::Read { ask, .. }
         | SourceEvent::Swept { ask, .. }
         | SourceEvent::Resolved { ask, .. }

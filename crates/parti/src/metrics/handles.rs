@@ -397,7 +397,7 @@ impl Observer for Meters {
 fn kind(trouble: &Trouble) -> &'static str {
     match trouble {
         Trouble::LogWentBack { .. } => "log_went_back",
-        Trouble::RetentionOvertook { .. } => "retention_overtook",
+        Trouble::RetentionOvertook { .. } | Trouble::RetentionPassed { .. } => "retention_overtook",
         Trouble::Unreadable { .. } => "unreadable_record",
         Trouble::NoElection(_) => "no_election",
         Trouble::Listing(_) => "listing",

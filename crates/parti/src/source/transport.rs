@@ -172,7 +172,7 @@ pub(crate) fn refused(request: SourceRequest, why: &str) -> Option<SourceEvent> 
             ask,
             result: Err(error()),
         },
-        SourceRequest::Head { ask } => SourceEvent::Head {
+        SourceRequest::Bounds { ask } => SourceEvent::Bounds {
             ask,
             result: Err(error()),
         },

@@ -12,7 +12,7 @@ use parti::{PartitionId, Report, StartPosition, Trouble};
 use parti_servers::install::{NATS_LATEST, NATS_OLDEST};
 use tokio::sync::watch;
 
-use crate::ledger::PATIENCE;
+use crate::ledger::{Handled, PATIENCE};
 use crate::scene::{Scene, Setup, on_every_setup, publish};
 
 const LIMITS: Setup = Setup {
@@ -313,6 +313,73 @@ async fn retention_that_overtakes_is_named() {
         (150, 0),
         "{counts:?}"
     );
+}
+
+/// A worker that lags by as much as the stream keeps, and goes on asking: the server passes over what
+/// it removed without a word. The worker finds out, and here, where every offset is its own, exactly.
+#[tokio::test]
+async fn what_the_server_passes_over_is_named() {
+    const SLOW: Duration = Duration::from_secs(2);
+    let none = Setup {
+        ack: "none",
+        ..LIMITS
+    };
+    let oldest = Setup {
+        version: NATS_OLDEST,
+        ..LIMITS
+    };
+    for setup in [LIMITS, none, oldest] {
+        let mut scene = Scene::new(setup, 2).await;
+        scene.config.jetstream.max_ack_pending = 20;
+        scene.config.jetstream.initial_batch = 10;
+        let (began, mut begins) = watch::channel(0);
+        let url = scene.url();
+        let worker = scene
+            .start_with(&url, move |_, message| {
+                let is_slow = &message.payload()[..] == b"0";
+                began.send_modify(|count| *count += usize::from(is_slow));
+                async move {
+                    if is_slow {
+                        tokio::time::sleep(SLOW).await;
+                    }
+                    Ok(())
+                }
+            })
+            .await;
+        scene.taken(2).await;
+        scene.publish_many(200).await;
+        let both = begins.wait_for(|count| *count == 2);
+        let both = tokio::time::timeout(PATIENCE, both).await;
+        assert!(both.is_ok_and(|it| it.is_ok()), "never called");
+        let limited = stream::Config {
+            name: "S".into(),
+            subjects: vec!["p.*".into()],
+            max_messages: 50,
+            ..stream::Config::default()
+        };
+        let context = scene.context().await;
+        context.update_stream(limited).await.expect("limited");
+        let is_last = |handled: &&Handled| handled.number == 99;
+        scene
+            .ledger
+            .until("the last ones", |all| {
+                all.iter().filter(is_last).count() == 2
+            })
+            .await;
+        let gone = scene.ledger.counts().never_handled;
+        assert!(gone > 50, "{gone}");
+        let of = |(_, report): &(usize, Report)| match report {
+            Report::Trouble(Trouble::RetentionPassed { lost, .. }) => *lost,
+            Report::Trouble(Trouble::RetentionOvertook { .. }) => panic!("{report:?}"),
+            _ => 0,
+        };
+        scene
+            .reported("all that is gone", |reports| {
+                reports.iter().map(of).sum::<u64>() == gone
+            })
+            .await;
+        scene.stop(worker).await;
+    }
 }
 
 /// Keys stay with their partition, their number with the stream, and another number is refused.

@@ -200,7 +200,7 @@ fn a_durable_that_lags_is_put_at_the_end_and_every_lane_is_spliced() {
     bench.consumer_answers(reset, 2, 0);
     let actions = bench.run();
     assert!(!requests(&actions, "Pull").is_empty(), "from its new place");
-    bench.head_answers(only_ask(&actions, "Head"), 90_000);
+    bench.head_answers(only_ask(&actions, "Bounds"), 90_000);
     let reads = requests(&bench.run(), "Read");
     assert_eq!(reads.len(), 3, "each from where it was");
     assert!(matches!(

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use super::*;
 use crate::config::Ordering;
-use crate::io::{Body, ConsumerState, HandlerResult, Message, ReadBatch};
+use crate::io::{Body, Bounds, ConsumerState, HandlerResult, Message, ReadBatch};
 use crate::record::Begun;
 use crate::worker::Trouble;
 
@@ -162,9 +162,16 @@ impl Bench {
     }
 
     fn head_answers(&mut self, ask: Ask, last: u64) {
-        self.source(SourceEvent::Head {
+        self.bounds_answer(ask, 1, last);
+    }
+
+    fn bounds_answer(&mut self, ask: Ask, first: u64, last: u64) {
+        self.source(SourceEvent::Bounds {
             ask,
-            result: Ok(Offset(last)),
+            result: Ok(Bounds {
+                first: Offset(first),
+                last: Offset(last),
+            }),
         });
     }
 
@@ -184,6 +191,11 @@ impl Bench {
 
     /// The durable (identity 1) delivers in order.
     fn deliver(&mut self, name: &str, offset: u64) -> u64 {
+        self.deliver_of(name, offset, 0)
+    }
+
+    /// A delivery, with so many still to come.
+    fn deliver_of(&mut self, name: &str, offset: u64, pending: u64) -> u64 {
         let sequence = self.next_sequence;
         self.next_sequence += 1;
         let (partition, message) = (p(name), msg(offset));
@@ -192,7 +204,7 @@ impl Bench {
             sequence,
             partition,
             message,
-            pending: 0,
+            pending,
         });
         sequence
     }
@@ -217,7 +229,7 @@ impl Bench {
         }
         let update = only_ask(&self.run(), "UpdateConsumer");
         self.consumer_answers(update, 1, 0);
-        let head = only_ask(&self.run(), "Head");
+        let head = only_ask(&self.run(), "Bounds");
         self.head_answers(head, last);
         self.run();
     }
@@ -274,7 +286,7 @@ fn ask_of(request: &SourceRequest) -> Ask {
         | SourceRequest::ResetConsumer { ask }
         | SourceRequest::InspectConsumer { ask, .. }
         | SourceRequest::EvictConsumer { ask, .. }
-        | SourceRequest::Head { ask }
+        | SourceRequest::Bounds { ask }
         | SourceRequest::Read { ask, .. }
         | SourceRequest::Sweep { ask, .. }
         | SourceRequest::Resolve { ask, .. }

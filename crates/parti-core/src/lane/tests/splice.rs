@@ -17,7 +17,7 @@ fn ten_published_three_handled_and_moved_the_seven_are_read() {
     assert!(!bench.lanes.ready(&p(A)));
     bench.consumer_answers(Ask(1), 1, 0);
     let actions = bench.run();
-    let head = only_ask(&actions, "Head");
+    let head = only_ask(&actions, "Bounds");
     assert_eq!(requests(&actions, "Pull").len(), 1);
     bench.head_answers(head, 10);
     assert_eq!(bench.run(), [LaneAction::Note(LaneNote::ReadyChanged)]);
@@ -80,7 +80,7 @@ fn a_gap_makes_every_lane_read_what_may_be_lost() {
     bench.lose_one();
     bench.deliver(A, 13);
     let actions = bench.run();
-    let head = only_ask(&actions, "Head");
+    let head = only_ask(&actions, "Bounds");
     assert!(!bench.lanes.ready(&p(B)));
     // A second gap while the first splice is open: that answer is too old now.
     bench.lose_one();
@@ -88,7 +88,7 @@ fn a_gap_makes_every_lane_read_what_may_be_lost() {
     bench.head_answers(head, 13);
     let actions = bench.run();
     assert_eq!(requests(&actions, "Read"), []);
-    let head = only_ask(&actions, "Head");
+    let head = only_ask(&actions, "Bounds");
     bench.deliver(B, 17);
     bench.head_answers(head, 16);
     let reads = requests(&bench.run(), "Read");
@@ -126,7 +126,7 @@ fn a_gap_while_reading_does_not_spoil_what_was_read() {
     bench.deliver(A, 11);
     bench.lose_one();
     bench.deliver(A, 13);
-    let head = only_ask(&bench.run(), "Head");
+    let head = only_ask(&bench.run(), "Bounds");
     bench.read_answers(read, &[3, 9], 11);
     assert_eq!(handled(&bench.run(), A), [3]);
     bench.head_answers(head, 13);
@@ -187,7 +187,7 @@ fn a_step_back_and_another_durable_are_gaps_and_the_old_ones_words_are_void() {
     bench.run();
     bench.next_sequence = 2;
     bench.deliver(A, 12);
-    let head = only_ask(&bench.run(), "Head");
+    let head = only_ask(&bench.run(), "Bounds");
     bench.head_answers(head, 12);
     bench.run();
     // Recreated behind our back: its filter is unknown, so it is set again first.
@@ -200,11 +200,11 @@ fn a_step_back_and_another_durable_are_gaps_and_the_old_ones_words_are_void() {
         pending: 0,
     });
     let actions = bench.run();
-    assert_eq!(requests(&actions, "Head"), []);
+    assert_eq!(requests(&actions, "Bounds"), []);
     bench.pass_to_deadline();
     let update = only_ask(&bench.run(), "UpdateConsumer");
     bench.consumer_answers(update, 7, 2);
-    let head = only_ask(&bench.run(), "Head");
+    let head = only_ask(&bench.run(), "Bounds");
     bench.deliver(A, 13);
     assert_eq!(
         acks(&bench.run()),
@@ -224,7 +224,7 @@ fn a_reconnect_while_reading_splices_again() {
     let (read, ..) = only_read(&bench.run());
     bench.source(SourceEvent::Reconnected);
     let actions = bench.run();
-    let head = only_ask(&actions, "Head");
+    let head = only_ask(&actions, "Bounds");
     assert_eq!(
         requests(&actions, "Pull").len(),
         1,
@@ -307,9 +307,9 @@ fn a_loss_at_the_end_shows_when_the_durable_is_inspected() {
     bench.pass(Duration::from_secs(30));
     let ask = only_ask(&bench.run(), "InspectConsumer");
     bench.consumer_answers(ask, 1, 2);
-    assert_eq!(requests(&bench.run(), "Head"), [], "it may be on its way");
+    assert_eq!(requests(&bench.run(), "Bounds"), [], "it may be on its way");
     bench.pass(Duration::from_secs(1));
-    let head = only_ask(&bench.run(), "Head");
+    let head = only_ask(&bench.run(), "Bounds");
     bench.head_answers(head, 12);
     let (_, from, upto) = only_read(&bench.run());
     assert_eq!((from, upto), (12, Some(12)));
@@ -334,7 +334,7 @@ fn an_edited_filter_is_set_right_and_spliced() {
     assert!(!bench.lanes.ready(&p(A)));
     let update = only_ask(&actions, "UpdateConsumer");
     bench.consumer_answers(update, 1, 0);
-    assert_eq!(requests(&bench.run(), "Head").len(), 1);
+    assert_eq!(requests(&bench.run(), "Bounds").len(), 1);
 }
 
 #[test]
@@ -436,7 +436,7 @@ fn a_lane_that_gave_its_share_back_ignores_a_read_from_further_up() {
     // After a gap, A reads on from 18, while 11 to 17 wait in the lane.
     bench.lose_one();
     bench.deliver(B, 20);
-    let head = only_ask(&bench.run(), "Head");
+    let head = only_ask(&bench.run(), "Bounds");
     bench.head_answers(head, 20);
     let reads = requests(&bench.run(), "Read");
     let further_up = ask_of(&reads[0]);
@@ -469,7 +469,7 @@ fn pulling_stops_at_the_share_of_the_window() {
     let [SourceRequest::Pull { ask, batch: 6 }] = requests(&actions, "Pull")[..] else {
         panic!("{actions:?}")
     };
-    bench.head_answers(only_ask(&actions, "Head"), 10);
+    bench.head_answers(only_ask(&actions, "Bounds"), 10);
     bench.open(A, opening(1, 11));
     for offset in 11..=16 {
         bench.deliver(A, offset);
@@ -493,12 +493,12 @@ fn a_stream_that_went_back_halts_the_lane_once_it_is_sure() {
     let update = only_ask(&bench.run(), "UpdateConsumer");
     bench.consumer_answers(update, 1, 0);
     for _ in 0..2 {
-        let head = only_ask(&bench.run(), "Head");
+        let head = only_ask(&bench.run(), "Bounds");
         bench.head_answers(head, 20);
         assert_eq!(notes(&bench.run()), [], "one answer may be stale");
         bench.pass_to_deadline();
     }
-    let head = only_ask(&bench.run(), "Head");
+    let head = only_ask(&bench.run(), "Bounds");
     bench.head_answers(head, 20);
     let trouble = Trouble::LogWentBack {
         partition: p(A),
@@ -545,7 +545,7 @@ fn a_partition_that_left_and_came_back_needs_an_update_of_its_own() {
     bench.lanes.attach(bench.now, &p(A));
     bench.consumer_answers(without, 1, 0);
     assert!(
-        requests(&bench.run(), "Head").is_empty(),
+        requests(&bench.run(), "Bounds").is_empty(),
         "it is not in the filter"
     );
     bench.pass_to_deadline();
@@ -553,7 +553,7 @@ fn a_partition_that_left_and_came_back_needs_an_update_of_its_own() {
     bench.consumer_answers(look, 1, 0);
     let with = only_ask(&bench.run(), "UpdateConsumer");
     bench.consumer_answers(with, 1, 0);
-    assert_eq!(requests(&bench.run(), "Head").len(), 1);
+    assert_eq!(requests(&bench.run(), "Bounds").len(), 1);
 }
 
 #[test]
@@ -581,7 +581,7 @@ fn a_late_update_of_an_earlier_life_is_noticed_before_the_next_change_hides_it()
     });
     let update = only_ask(&bench.run(), "UpdateConsumer");
     bench.consumer_answers(update, 1, 0);
-    let head = only_ask(&bench.run(), "Head");
+    let head = only_ask(&bench.run(), "Bounds");
     // 12 was published while the filter was another one, and 14 is the first that comes by it.
     bench.head_answers(head, 13);
     bench.deliver(A, 14);

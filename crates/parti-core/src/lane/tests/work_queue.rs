@@ -27,7 +27,7 @@ fn serving(bench: &mut Bench) {
     let delete = only_ask(&bench.run(), "DeleteConsumer");
     bench.consumer_answers(delete, 0, 0);
     bench.open(A, opening(1, 1));
-    let head = only_ask(&bench.run(), "Head");
+    let head = only_ask(&bench.run(), "Bounds");
     bench.head_answers(head, 10);
     bench.pass(Duration::from_secs(1));
     let update = only_ask(&bench.run(), "UpdateConsumer");
@@ -61,8 +61,8 @@ fn adding_stops_the_pull_then_resets_then_updates_then_pulls() {
     bench.pass(Duration::from_secs(1));
     bench.open(B, opening(1, 1));
     let actions = bench.run();
-    assert_eq!(names(&actions), ["Head", "ReadyChanged"]);
-    bench.head_answers(only_ask(&actions, "Head"), 10);
+    assert_eq!(names(&actions), ["Bounds", "ReadyChanged"]);
+    bench.head_answers(only_ask(&actions, "Bounds"), 10);
     let actions = bench.run();
     assert_eq!(names(&actions), ["StopPull"]);
     bench.source(SourceEvent::PullEnded {
@@ -158,7 +158,7 @@ fn what_a_former_owner_did_is_acked_and_skipped() {
     let delete = only_ask(&bench.run(), "DeleteConsumer");
     bench.consumer_answers(delete, 0, 0);
     bench.open(A, opening(2, 5));
-    let head = only_ask(&bench.run(), "Head");
+    let head = only_ask(&bench.run(), "Bounds");
     bench.head_answers(head, 10);
     bench.pass(Duration::from_secs(1));
     let update = only_ask(&bench.run(), "UpdateConsumer");
@@ -197,7 +197,7 @@ fn what_a_closed_lane_left_unhandled_is_cleared_from_the_window() {
     let mut bench = Bench::work_queue();
     serving(&mut bench);
     bench.open(B, opening(1, 1));
-    let head = only_ask(&bench.run(), "Head");
+    let head = only_ask(&bench.run(), "Bounds");
     bench.head_answers(head, 10);
     bench.pass(Duration::from_secs(1));
     let stop = only_ask(&bench.run(), "StopPull");
@@ -260,7 +260,7 @@ fn a_dead_owners_durable_is_evicted_before_the_subject_is_added() {
     bench.pass_to_deadline();
     let ask = only_ask(&bench.run(), "EvictConsumer");
     bench.consumer_answers(ask, 0, 0);
-    assert_eq!(names(&bench.run()), ["Head"]);
+    assert_eq!(names(&bench.run()), ["Bounds"]);
 }
 
 #[test]
@@ -269,7 +269,7 @@ fn whoever_still_has_the_subject_of_an_owned_partition_is_evicted() {
     let delete = only_ask(&bench.run(), "DeleteConsumer");
     bench.consumer_answers(delete, 0, 0);
     bench.open(A, opening(2, 1));
-    let head = only_ask(&bench.run(), "Head");
+    let head = only_ask(&bench.run(), "Bounds");
     bench.head_answers(head, 10);
     bench.pass(Duration::from_secs(1));
     let ask = only_ask(&bench.run(), "UpdateConsumer");
@@ -285,7 +285,7 @@ fn whoever_still_has_the_subject_of_an_owned_partition_is_evicted() {
     };
     assert_eq!(worker.as_str(), "worker-3");
     bench.consumer_answers(*ask, 0, 0);
-    let head = only_ask(&bench.run(), "Head");
+    let head = only_ask(&bench.run(), "Bounds");
     bench.head_answers(head, 10);
     let mut actions = bench.run();
     while requests(&actions, "Pull").is_empty() {
@@ -361,7 +361,7 @@ fn a_failed_add_keeps_the_others_going_and_runs_the_whole_sequence_again() {
     serving(&mut bench);
     bench.pass(Duration::from_secs(1));
     bench.open(B, opening(1, 1));
-    let head = only_ask(&bench.run(), "Head");
+    let head = only_ask(&bench.run(), "Bounds");
     bench.head_answers(head, 10);
     let stop = only_ask(&bench.run(), "StopPull");
     bench.source(SourceEvent::PullEnded { ask: stop });
@@ -408,7 +408,7 @@ fn a_queue_that_went_back_halts_before_anything_is_taken_for_done() {
     bench.consumer_answers(delete, 0, 0);
     bench.open(A, opening(2, 50));
     for round in 0..3 {
-        let head = only_ask(&bench.run(), "Head");
+        let head = only_ask(&bench.run(), "Bounds");
         bench.head_answers(head, 10);
         if round < 2 {
             bench.pass_to_deadline();
@@ -435,7 +435,7 @@ fn silent_in_suspicion(begun: Option<Begun>) -> (Bench, Ask) {
             ..opening(2, 1)
         },
     );
-    let head = only_ask(&bench.run(), "Head");
+    let head = only_ask(&bench.run(), "Bounds");
     bench.head_answers(head, 10);
     bench.pass(Duration::from_secs(1));
     let update = only_ask(&bench.run(), "UpdateConsumer");

@@ -11,8 +11,9 @@ use std::time::Duration;
 use crate::config::{Config, Coordination};
 use crate::ids::{Incarnation, Nonce, Offset, PartitionId, Revision, Term, Version, WorkerId};
 use crate::io::{
-    ConsumerState, Expect, ReadBatch, Retention, Scope, SourceError, SourceEvent, SourceKind,
-    SourceRequest, StoreOp, StoreReply, StoreRequest, Stored, WatchEvent, Write, WriteOutcome,
+    Bounds, ConsumerState, Expect, ReadBatch, Retention, Scope, SourceError, SourceEvent,
+    SourceKind, SourceRequest, StoreOp, StoreReply, StoreRequest, Stored, WatchEvent, Write,
+    WriteOutcome,
 };
 use crate::key::Key;
 use crate::leader::election::Agent;
@@ -272,9 +273,12 @@ impl Group {
                 let result = Ok(batch);
                 SourceEvent::Read { ask, result }
             }
-            SourceRequest::Head { ask } => SourceEvent::Head {
+            SourceRequest::Bounds { ask } => SourceEvent::Bounds {
                 ask,
-                result: Ok(Offset(0)),
+                result: Ok(Bounds {
+                    first: Offset(1),
+                    last: Offset(0),
+                }),
             },
             SourceRequest::UpdateConsumer { ask, .. }
             | SourceRequest::DeleteConsumer { ask }

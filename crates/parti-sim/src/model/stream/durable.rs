@@ -21,10 +21,6 @@ use crate::model::{ClientId, Fate};
 /// So many deliveries at the most are not replicated when a consumer's leader dies.
 const UNREPLICATED: usize = 4;
 
-/// Whoever pulls again within this time, in microseconds, cannot know what went meanwhile: it is how
-/// long a worker stands still before it looks, and the ways there and back.
-const UNNOTICED: u64 = 2_000_000;
-
 /// Which subjects a consumer gets.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Filter {
@@ -95,8 +91,6 @@ pub(super) struct Durable {
     due: BTreeSet<(u64, u64)>,
     redeliver: VecDeque<u64>,
     pulls: VecDeque<Pull>,
-    /// When a pull was last open.
-    pulled_at: u64,
     recent: VecDeque<Recent>,
 }
 
@@ -114,7 +108,6 @@ impl Durable {
             due: BTreeSet::new(),
             redeliver: VecDeque::new(),
             pulls: VecDeque::new(),
-            pulled_at: 0,
             recent: VecDeque::new(),
         }
     }
@@ -125,7 +118,6 @@ impl Durable {
         let pulls = std::mem::take(&mut self.pulls);
         *self = Self {
             pulls,
-            pulled_at: self.pulled_at,
             ..Self::new(identity, self.filter.clone(), start)
         };
     }
@@ -200,7 +192,6 @@ impl Durable {
         if self.pulls.is_empty() {
             return;
         }
-        self.pulled_at = now;
         self.wake(now);
         while !self.pulls.is_empty() {
             let Some(message) = self.next(now, config, messages) else {
@@ -298,11 +289,9 @@ impl Durable {
         }
     }
 
-    /// Whether this message, if it goes now, goes without anybody's knowledge: it was to come next,
-    /// and whoever asks for it has hardly stopped asking.
-    pub fn passes_over(&self, now: u64, message: u64, subject: SubjectId) -> bool {
-        let pulled = !self.pulls.is_empty() || now < self.pulled_at + UNNOTICED;
-        pulled && message >= self.position && self.filter.wants(subject)
+    /// Whether this message, if it goes now, was still to come.
+    pub fn passes_over(&self, message: u64, subject: SubjectId) -> bool {
+        message >= self.position && self.filter.wants(subject)
     }
 
     /// Retention removed whatever is below `first`.

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use parti_core::config::{Config, StartPosition};
 use parti_core::ids::{Epoch, WorkerId};
-use parti_core::io::{Ask, Job, Message, ReadBatch};
+use parti_core::io::{Ask, Bounds, Job, Message, ReadBatch};
 
 use super::*;
 use crate::model::Fate;

@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 use async_nats::jetstream::message::StreamMessage;
 use parti_core::codec::Template;
-use parti_core::io::{ReadBatch, Swath};
+use parti_core::io::{Bounds, ReadBatch, Swath};
 
 use super::api::{Api, StreamState};
 use super::delivery::record;
@@ -47,9 +47,13 @@ impl Reads {
         }
     }
 
-    /// The stream's end, as its leader knows it.
-    pub async fn head(&self) -> Result<Offset, SourceError> {
-        Ok(Offset(self.api.stream_info().await?.state.last_seq))
+    /// Where the stream begins and ends, as its leader knows it.
+    pub async fn bounds(&self) -> Result<Bounds, SourceError> {
+        let state = self.api.stream_info().await?.state;
+        Ok(Bounds {
+            first: Offset(state.first()),
+            last: Offset(state.last_seq),
+        })
     }
 
     /// Messages of a partition from `from` up to and with `upto`.

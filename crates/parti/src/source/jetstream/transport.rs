@@ -202,9 +202,9 @@ impl Shared {
                 ask,
                 result: within(limit, consumer.evict(&worker, &partition)).await,
             },
-            SourceRequest::Head { ask } => SourceEvent::Head {
+            SourceRequest::Bounds { ask } => SourceEvent::Bounds {
                 ask,
-                result: within(limit, reads.head()).await,
+                result: within(limit, reads.bounds()).await,
             },
             SourceRequest::Read {
                 ask,

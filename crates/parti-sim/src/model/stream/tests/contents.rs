@@ -63,12 +63,15 @@ fn a_lagging_replica_stops_early_and_says_so_but_the_head_is_honest() {
         (vec![], Offset(5)),
         "proves nothing"
     );
-    let head = stream.request(0, "any", A, SourceRequest::Head { ask: Ask(1) });
+    let head = stream.request(0, "any", A, SourceRequest::Bounds { ask: Ask(1) });
     assert_eq!(
         head,
-        Some(SourceEvent::Head {
+        Some(SourceEvent::Bounds {
             ask: Ask(1),
-            result: Ok(Offset(6))
+            result: Ok(Bounds {
+                first: Offset(1),
+                last: Offset(6)
+            })
         })
     );
     stream.set_replica_lag(0);
@@ -81,13 +84,13 @@ fn retention_removes_the_oldest_and_their_redelivery() {
     publish(&mut stream, "p1", 4);
     update(&mut stream, "b", &["p1"]).expect("created");
     assert_eq!(fetch(&mut stream, 0, "b", 2), [1, 2]);
-    stream.trim(0, Offset(4));
+    stream.trim(Offset(4));
     assert_eq!((stream.first(), stream.head()), (Offset(4), Offset(4)));
     assert_eq!(stream.info("b").expect("there").pending, 0);
     assert_eq!(fetch(&mut stream, 2 * ACK_WAIT, "b", 9), [4]);
     let batch = read(&mut stream, "p1", 1, None, 9);
     assert_eq!((offsets(&batch), batch.first), (vec![4], Offset(4)));
-    stream.trim(0, Offset(99));
+    stream.trim(Offset(99));
     assert_eq!(
         (stream.first(), stream.head()),
         (Offset(5), Offset(4)),
@@ -153,7 +156,7 @@ fn start_positions_resolve_to_offsets() {
         stream.publish(at * 1000, &p("p1"), 0, 1);
         stream.publish(at * 1000, &p("p2"), 0, 1);
     }
-    stream.trim(0, Offset(2));
+    stream.trim(Offset(2));
     let mut resolve = |start| {
         let request = SourceRequest::Resolve {
             ask: Ask(0),
