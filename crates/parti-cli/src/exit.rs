@@ -61,6 +61,11 @@ impl Failure {
         Self::new(code, line)
     }
 
+    /// The same end, told otherwise.
+    pub fn told(self, line: impl ToString) -> Self {
+        Self::new(self.code, line)
+    }
+
     /// Nothing fails, and something should be considered.
     pub fn warned(line: impl ToString) -> Self {
         Self::new(WARNED, line)
@@ -130,6 +135,10 @@ impl From<operate::Error> for Failure {
             operate::Error::NoGroup(_) => Self::usage(error),
             operate::Error::Refused(_) => Self::refused(error),
             operate::Error::Overtaken(_) | operate::Error::Unfinished(_) => Self::failed(error),
+            operate::Error::LeftPaused { ref cause, .. } => {
+                let cause = Self::from((**cause).clone());
+                Self::new(cause.code, error)
+            }
         }
     }
 }

@@ -273,7 +273,9 @@ impl From<operate::Error> for Failure {
             operate::Error::NoGroup(_) => no_group(error),
             operate::Error::Refused(_) => Self::conflict(error, "do first what it says"),
             operate::Error::Overtaken(_) => Self::conflict(error, "look at the group again"),
-            operate::Error::Unfinished(_) => Self::unavailable(error),
+            operate::Error::Unfinished(_) | operate::Error::LeftPaused { .. } => {
+                Self::unavailable(error)
+            }
         }
     }
 }

@@ -1,6 +1,7 @@
 //! Forced changes that do not go as planned: owners that do not answer, commands that are stopped.
 
-use std::process::{Command, Stdio};
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
 
 use rustix::process::{Pid, Signal, kill_process};
 
@@ -57,9 +58,8 @@ fn an_idle_owner_that_was_frozen_finds_out_that_it_was_fenced_without_a_leader()
     frozen_owner(&leaderless());
 }
 
-/// The owner does not let go, and somebody loses patience with the command.
-fn stopped(config: &str, signal: Signal, code: i32) {
-    let mut group = Group::on("sqlite:group.db", config, 1);
+/// A handler that does not return before somebody says so.
+fn hanging(group: &mut Group) -> PathBuf {
     let open = group.folder().join("open");
     let handler = format!("while [ ! -e {} ]; do sleep 0.1; done", open.display());
     group.consume_with(&["--exec", &handler]);
@@ -67,12 +67,17 @@ fn stopped(config: &str, signal: Signal, code: i32) {
     group.until_status("its share", |status| {
         status["partitions"][0]["owner"] == "worker-0"
     });
+    open
+}
+
+/// A forced change that has paused the partition, and waits.
+fn waiting(group: &Group, store: &str, timeout: &str) -> Child {
     let set = Command::new(env!("CARGO_BIN_EXE_parti"))
         .current_dir(group.folder())
         .args(SET)
-        .args(["--store", "sqlite:group.db", "--group", "g"])
+        .args(["--store", store, "--group", "g"])
         .args(SOURCE)
-        .args(["--force", "--timeout", "1h"])
+        .args(["--force", "--timeout", timeout])
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()
@@ -80,8 +85,62 @@ fn stopped(config: &str, signal: Signal, code: i32) {
     group.until_status("a pause", |status| {
         status["partitions"][0]["paused"] == true
     });
-    let pid = Pid::from_raw(i32::try_from(set.id()).expect("a pid")).expect("a pid");
+    set
+}
+
+fn send(signal: Signal, to: &Child) {
+    let pid = Pid::from_raw(i32::try_from(to.id()).expect("a pid")).expect("a pid");
     kill_process(pid, signal).expect("there");
+}
+
+/// How it ended, and what it said at last.
+fn last_word(command: Child) -> (Option<i32>, String) {
+    let ended = command.wait_with_output().expect("ended");
+    let told = String::from_utf8_lossy(&ended.stderr).into_owned();
+    (ended.status.code(), told)
+}
+
+/// The store goes while the command waits for an owner.
+fn without_a_store(config: &str, signal: Option<Signal>, code: i32) {
+    let server = parti_servers::nats::Server::start();
+    let url = server.url();
+    let mut group = Group::on(&url, config, 1);
+    hanging(&mut group);
+    let timeout = if signal.is_some() { "1h" } else { "2s" };
+    let set = waiting(&group, &url, timeout);
+    drop(server);
+    if let Some(signal) = signal {
+        send(signal, &set);
+    }
+    let (ended, told) = last_word(set);
+    assert_eq!(ended, Some(code), "{told}");
+    let last = told.lines().last().expect("a word");
+    let remedy = "`parti partition resume 0 --group g --store …`";
+    assert!(last.contains(remedy), "{told}");
+    assert!(last.contains("paused"), "{told}");
+}
+
+#[test]
+fn a_store_that_is_gone_half_way_is_why_it_ends_and_what_is_left_paused_is_named() {
+    without_a_store(CONFIG, None, 3);
+}
+
+#[test]
+fn a_store_that_is_gone_half_way_is_why_it_ends_without_a_leader() {
+    without_a_store(&leaderless(), None, 3);
+}
+
+#[test]
+fn ctrl_c_ends_the_wait_though_the_store_is_gone() {
+    without_a_store(CONFIG, Some(Signal::INT), 130);
+}
+
+/// The owner does not let go, and somebody loses patience with the command.
+fn stopped(config: &str, signal: Signal, code: i32) {
+    let mut group = Group::on("sqlite:group.db", config, 1);
+    let open = hanging(&mut group);
+    let set = waiting(&group, "sqlite:group.db", "1h");
+    send(signal, &set);
     let set = set.wait_with_output().expect("ended");
     let told = String::from_utf8_lossy(&set.stderr).into_owned();
     assert_eq!(set.status.code(), Some(code), "{told}");

@@ -19,7 +19,7 @@ use tokio::sync::oneshot;
 
 use super::{Error, Reason, history, named, nonce, of_core, wall_ms};
 use crate::inspect::{OwnerSession, Records};
-use crate::store::GroupStore;
+use crate::store::{self, GroupStore};
 
 /// So many partitions are written at once.
 const AT_ONCE: usize = 1_000;
@@ -91,13 +91,15 @@ impl Rules {
 }
 
 /// What became of changes.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Applied {
     /// Each change, in order. One that is done over a living owner names it in
     /// [`Change::served_by`]: that owner is fenced at its next commit, or once its lease is back.
     pub changes: Vec<Change>,
     /// Partitions that were paused for this, and are not known to be resumed.
     pub left_paused: Vec<PartitionId>,
+    /// What the store had to say when they were to be resumed, if it is the store.
+    pub trouble: Option<store::Error>,
 }
 
 /// A checkpoint before or after a change.
@@ -197,7 +199,8 @@ impl Checkpoints {
 
     /// The same, until somebody says `stop`: from then on no owner is waited for, and none is fenced.
     /// Partitions whose owner had not let go by then stay as they are ([`Verdict::Served`]), and what
-    /// was paused is resumed before this ends.
+    /// was paused is resumed before this ends: within ten seconds, or not at all. Then it stands in
+    /// [`Applied::left_paused`], or in [`Error::LeftPaused`].
     pub async fn apply_until(
         &self,
         changes: Vec<Change>,
@@ -211,6 +214,7 @@ impl Checkpoints {
         let mut applied = Applied {
             changes,
             left_paused: Vec::new(),
+            trouble: None,
         };
         let Some(patience) = rules.force else {
             let done = &mut applied.changes;

@@ -18,20 +18,54 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use futures_util::FutureExt;
+use futures_util::future::{BoxFuture, Shared};
 use parti_core::ids::PartitionId;
 use tokio::sync::oneshot::Receiver;
-use tokio::time::{Instant, timeout_at};
+use tokio::time::{Instant, sleep_until, timeout_at};
 
 use super::checkpoint::{Fence, planned};
 use super::pauses::Pauses;
-use super::{Applied, Change, Checkpoints, Error, Reason, Rules, Verdict, named};
+use super::{Applied, Change, Checkpoints, Error, Reason, Rules, Verdict};
 use crate::inspect::{Follower, Pace, Records};
+use crate::store;
 
-/// So long somebody who was stopped waits for what it paused to be resumed.
+/// Whoever was stopped, or lost the store, is at its end after so long: with all partitions together.
 const RESUMED_WITHIN: Duration = Duration::from_secs(10);
+/// So long of it belongs to what was being changed; the rest is for resuming.
+const CHANGED_WITHIN: Duration = Duration::from_secs(5);
 
-/// Ends, with an error, once nobody wants the rest to be done any more.
-type Stopped = Receiver<()>;
+/// Comes once nobody wants the rest to be done any more, and says since when.
+type Stopped = Shared<BoxFuture<'static, Instant>>;
+
+/// From what says so by a message, or by being dropped.
+fn stopped(asked: Receiver<()>) -> Stopped {
+    let asked = async move {
+        let _ = asked.await;
+        Instant::now()
+    };
+    asked.boxed().shared()
+}
+
+/// Comes so long after the stop.
+async fn after(stopped: &Stopped, span: Duration) {
+    let since = stopped.clone().await;
+    sleep_until(since + span).await;
+}
+
+/// What comes of a change before a stop cuts it short: then it may have been done, or not.
+async fn cut<T>(
+    stopped: &Stopped,
+    change: impl Future<Output = Result<T, Error>>,
+) -> Result<T, Error> {
+    tokio::select! {
+        biased;
+        done = change => done,
+        () = after(stopped, CHANGED_WITHIN) => {
+            Err(store::Error::unknown("it did not answer in time").into())
+        }
+    }
+}
 
 impl Checkpoints {
     /// Changes what is at these places, once owners have let go of it, or after `patience`.
@@ -42,14 +76,15 @@ impl Checkpoints {
         patience: Duration,
         reason: Reason,
         mut applied: Applied,
-        stopped: Stopped,
+        asked: Receiver<()>,
     ) -> Result<Applied, Error> {
+        let stopped = stopped(asked);
         let done = &mut applied.changes;
         let (mut waiting, free): (Vec<usize>, Vec<usize>) = places
             .into_iter()
             .partition(|place| done[*place].served_by.is_some());
-        self.write(free.clone(), rules, Fence::Never, &reason, done)
-            .await?;
+        let first = self.write(free.clone(), rules, Fence::Never, &reason, done);
+        cut(&stopped, first).await?;
         // Somebody has taken some of them meanwhile.
         waiting.extend(free.into_iter().filter(|place| is_served(&done[*place])));
         if waiting.is_empty() {
@@ -62,27 +97,32 @@ impl Checkpoints {
             reason: &reason,
             waiting,
             over: BTreeSet::new(),
-            is_stopped: false,
             pauses: Pauses::new(&self.store, &reason),
             done,
         };
-        let changed = forcing.change(&mut follower, patience, stopped).await;
-        let patience = match forcing.is_stopped {
-            true => patience.min(RESUMED_WITHIN),
-            false => patience,
+        let change = forcing.change(&mut follower, patience, &stopped);
+        let changed = cut(&stopped, change).await;
+        // A store that is gone is not waited for as leaders are.
+        let patience = match &changed {
+            Err(Error::Store(_)) => RESUMED_WITHIN,
+            _ => patience,
         };
-        let left = forcing.pauses.end(&mut follower, patience).await;
-        match changed {
-            Err(error) if !left.is_empty() => {
-                let left: Vec<String> = left.iter().map(ToString::to_string).collect();
-                Err(Error::Unfinished(format!(
-                    "{error}; partition {} may be left paused: resume it (`parti partition resume`)",
-                    named(&left)
-                )))
+        let until = async {
+            tokio::select! {
+                () = tokio::time::sleep(patience) => {}
+                () = after(&stopped, RESUMED_WITHIN) => {}
             }
+        };
+        let left = forcing.pauses.end(&mut follower, until).await;
+        match changed {
+            Err(cause) if !left.paused.is_empty() => Err(Error::LeftPaused {
+                cause: Box::new(cause),
+                partitions: left.paused,
+            }),
             Err(error) => Err(error),
             Ok(()) => {
-                applied.left_paused = left;
+                applied.left_paused = left.paused;
+                applied.trouble = left.trouble;
                 Ok(applied)
             }
         }
@@ -102,7 +142,6 @@ struct Forcing<'a> {
     waiting: Vec<usize>,
     /// Those that are, or that cannot be.
     over: BTreeSet<PartitionId>,
-    is_stopped: bool,
     pauses: Pauses<'a>,
     done: &'a mut [Change],
 }
@@ -112,7 +151,7 @@ impl Forcing<'_> {
         &mut self,
         follower: &mut Follower,
         patience: Duration,
-        mut stopped: Stopped,
+        stopped: &Stopped,
     ) -> Result<(), Error> {
         let deadline = Instant::now() + patience;
         let mut is_asked = false;
@@ -120,7 +159,7 @@ impl Forcing<'_> {
         while is_open(self) && Instant::now() < deadline {
             let heard = tokio::select! {
                 biased;
-                _ = &mut stopped => {
+                _ = stopped.clone() => {
                     self.stop();
                     return Ok(());
                 }
@@ -141,6 +180,10 @@ impl Forcing<'_> {
         // Whoever has not let go by now is fenced.
         if !self.waiting.is_empty() {
             let records = Records::read(&self.checkpoints.store).await?;
+            if stopped.clone().now_or_never().is_some() {
+                self.stop();
+                return Ok(());
+            }
             self.attempt(&records, Fence::Always).await?;
         }
         Ok(())
@@ -148,7 +191,6 @@ impl Forcing<'_> {
 
     /// Whoever has not let go by now is left alone.
     fn stop(&mut self) {
-        self.is_stopped = true;
         for place in std::mem::take(&mut self.waiting) {
             self.done[place].verdict = Verdict::Served;
         }

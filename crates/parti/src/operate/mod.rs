@@ -22,7 +22,7 @@ mod tests;
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use parti_core::ids::Nonce;
+use parti_core::ids::{Nonce, PartitionId};
 use parti_core::io::StoreError;
 
 use crate::store;
@@ -52,6 +52,17 @@ pub enum Error {
     /// It was begun and is not finished; doing it again goes on.
     #[error("{0}")]
     Unfinished(String),
+    /// It failed half way, and what was paused for it may still be.
+    #[error(
+        "{cause}; partition {} may be left paused: resume it (`parti partition resume`)",
+        named(&partitions.iter().map(ToString::to_string).collect::<Vec<_>>())
+    )]
+    LeftPaused {
+        /// Why it failed.
+        cause: Box<Error>,
+        /// What may be left paused.
+        partitions: Vec<PartitionId>,
+    },
 }
 
 /// The first few of these, and how many more there are.

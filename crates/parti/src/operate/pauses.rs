@@ -15,21 +15,27 @@
 //! another one resumed too early.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::time::Duration;
 
 use parti_core::ids::{PartitionId, Revision};
 use parti_core::key::Key;
 use parti_core::record::{EventKind, Outcome, Record, Request, RequestRecord};
 
-use super::request::{answer, enter, put, record, within};
+use super::request::{answer, enter, put, record};
 use super::{Error, Reason, history, named};
 use crate::inspect::{Follower, Records};
-use crate::store::GroupStore;
+use crate::store::{self, GroupStore};
 
 /// Why a partition is paused, for whoever finds it so.
 const PAUSED: &str = "for a forced change of its checkpoint";
 /// Why it is resumed.
 const RESUMED: &str = "after a forced change of its checkpoint";
+
+/// What is not known to be resumed.
+pub(super) struct Left {
+    pub paused: Vec<PartitionId>,
+    /// What the store had to say to that, if it is the store.
+    pub trouble: Option<store::Error>,
+}
 
 /// What was paused here, and how far that is.
 pub(super) struct Pauses<'a> {
@@ -201,33 +207,58 @@ impl<'a> Pauses<'a> {
             enter(self.store, records, &requests)
                 .await?
                 .map_err(Error::Refused)?;
+            // Before it is told: that may take longer than there is time.
+            self.ours.retain(|id| !these.contains(id));
             self.tell("resume", RESUMED, "done", &these).await;
         } else {
             let keys = self.ask(requests, RESUMED).await?;
             self.last = keys.into_iter().last().map(|(key, _)| (key, last));
-            self.resuming.extend(these.iter().cloned());
+            self.ours.retain(|id| !these.contains(id));
+            self.resuming.extend(these);
         }
-        self.ours.retain(|id| !these.contains(id));
         Ok(())
     }
 
-    /// Resumes what is left, and waits until all is. Answers what is not known to be.
-    pub async fn end(mut self, follower: &mut Follower, patience: Duration) -> Vec<PartitionId> {
-        let rest = self.ours.clone();
-        self.asked.clear();
-        if let Err(error) = self.resume(&rest).await {
+    /// Resumes what is left, and waits until all is: until then, and not longer, whatever the store
+    /// does. Answers what is not known to be resumed.
+    pub async fn end(mut self, follower: &mut Follower, until: impl Future<Output = ()>) -> Left {
+        let mut trouble = None;
+        let resumed = tokio::select! {
+            biased;
+            resumed = self.resume_all(follower, &mut trouble) => resumed,
+            () = until => Ok(Outcome::Open),
+        };
+        let mut left = self.ours;
+        if !resumed.as_ref().is_ok_and(Outcome::is_final) {
+            left.extend(self.resuming);
+        }
+        if let Err(error) = resumed {
             let group = self.store.group();
             tracing::warn!(group, %error, "partitions that were paused are not resumed");
-        }
-        let mut left = self.ours;
-        // Where nobody carries out requests, nothing was paused, and nothing comes of waiting.
-        if let Some((key, what)) = self.last.filter(|_| self.is_led) {
-            let outcome = within(patience, answer(follower, &key, &what)).await;
-            if !outcome.is_ok_and(|outcome| outcome.is_final()) {
-                left.extend(self.resuming);
+            if let Error::Store(error) = error {
+                trouble = Some(error);
             }
         }
-        left.into_iter().collect()
+        Left {
+            trouble: trouble.filter(|_| !left.is_empty()),
+            paused: left.into_iter().collect(),
+        }
+    }
+
+    /// Asks for the end of every pause; answers what became of the last one of these requests.
+    async fn resume_all(
+        &mut self,
+        follower: &mut Follower,
+        trouble: &mut Option<store::Error>,
+    ) -> Result<Outcome, Error> {
+        let rest = self.ours.clone();
+        self.asked.clear();
+        self.resume(&rest).await?;
+        // Where nobody carries out requests, nothing was paused, and nothing comes of waiting.
+        match self.last.as_ref().filter(|_| self.is_led) {
+            Some((key, what)) => answer(follower, key, what, trouble).await,
+            None => Ok(Outcome::Done),
+        }
     }
 
     async fn ask(&self, requests: Vec<Request>, why: &str) -> Result<Vec<(Key, Revision)>, Error> {

@@ -25,7 +25,7 @@ use serde::Serialize;
 use super::evict::{end_silent, revoke};
 use super::{Error, history, nonce, of_core, wall_ms};
 use crate::inspect::{Follower, OwnerSession, Pace, Records};
-use crate::store::GroupStore;
+use crate::store::{self, GroupStore};
 
 /// How often a write is tried that meets others' writes, or a store in trouble.
 pub(super) const TRIES: u32 = 16;
@@ -235,10 +235,10 @@ async fn of_leader(
 ) -> Result<Outcome, Error> {
     let mut follower = Follower::new(store.watch_all(), Pace::Close);
     let what = asked.request.clone();
-    match put(store, vec![asked]).await?.pop() {
-        Some((key, _)) => within(patience, answer(&mut follower, &key, &what)).await,
-        None => Ok(Outcome::Open),
-    }
+    let Some((key, _)) = put(store, vec![asked]).await?.pop() else {
+        return Ok(Outcome::Open);
+    };
+    within(patience, answer(&mut follower, &key, &what, &mut None)).await
 }
 
 /// Puts requests before the leader; answers where each is. It carries out first what was put first.
@@ -267,11 +267,13 @@ pub(super) async fn put(
     placed.collect()
 }
 
-/// Waits for what becomes of a request that was put before the leader.
+/// Waits for what becomes of a request that was put before the leader. `trouble` is why the store is
+/// not heard meanwhile, while it is not.
 pub(super) async fn answer(
     follower: &mut Follower,
     key: &Key,
     what: &Request,
+    trouble: &mut Option<store::Error>,
 ) -> Result<Outcome, Error> {
     let mut seen = false;
     let outcome = |records: &Records| {
@@ -282,17 +284,25 @@ pub(super) async fn answer(
         }
     };
     loop {
-        match follower.next(outcome).await {
-            Some(Ok(Some(outcome))) if outcome.is_final() => return Ok(outcome),
-            Some(Ok(Some(_))) => seen = true,
-            Some(Ok(None)) if seen => {
+        let found = match follower.next(outcome).await {
+            Some(Ok(found)) => found,
+            Some(Err(error)) => {
+                *trouble = Some(error);
+                continue;
+            }
+            None => return Err(Error::Unfinished("the store's watch has ended".into())),
+        };
+        *trouble = None;
+        match found {
+            Some(outcome) if outcome.is_final() => return Ok(outcome),
+            Some(_) => seen = true,
+            None if seen => {
                 return Err(Error::Unfinished(format!(
                     "somebody removed the request to {what}"
                 )));
             }
-            // Not there yet, or the store is not heard for a while.
-            Some(_) => {}
-            None => return Err(Error::Unfinished("the store's watch has ended".into())),
+            // Not there yet.
+            None => {}
         }
     }
 }

@@ -174,6 +174,7 @@ async fn carry_out(
     let mut applied = Applied {
         changes: planned,
         left_paused: Vec::new(),
+        trouble: None,
     };
     let mut ending = None;
     if !manner.dry_run {
@@ -195,7 +196,10 @@ async fn carry_out(
     } else {
         eprintln!("{changed} changed");
         tell_fenced(&changes);
-        tell_paused(store, &changes).await;
+        // A store that is gone is asked nothing more.
+        if applied.trouble.is_none() {
+            tell_paused(store, &changes).await;
+        }
     }
     let left = (!applied.left_paused.is_empty()).then(|| {
         let remedy = resume(store, applied.left_paused.iter());
@@ -210,7 +214,14 @@ async fn carry_out(
             ));
         }
         (None, Some(left)) => {
-            return Err(Failure::failed(format!("{changed} changed, but {left}")));
+            let left = format!("{changed} changed, but {left}");
+            return Err(match applied.trouble {
+                Some(error) => {
+                    let left = format!("{error}; {left}");
+                    Failure::from(error).told(left)
+                }
+                None => Failure::failed(left),
+            });
         }
         (None, None) => {}
     }
@@ -252,7 +263,7 @@ impl Work<'_> {
         let (rules, reason) = (self.rules, self.reason);
         if rules.force.is_none() {
             let applied = self.checkpoints.apply(changes, rules, reason).await;
-            return Ok((applied.map_err(unfinished)?, None));
+            return Ok((applied.map_err(|error| unfinished(error, store))?, None));
         }
         let mut signals = Endings::catch()?;
         let served = |change: &&Change| change.served_by.is_some();
@@ -271,13 +282,18 @@ impl Work<'_> {
         let applying = self.checkpoints.apply_until(changes, rules, reason, stop);
         tokio::pin!(applying);
         let by = tokio::select! {
-            applied = &mut applying => return Ok((applied.map_err(unfinished)?, None)),
+            applied = &mut applying => {
+                return Ok((applied.map_err(|error| unfinished(error, store))?, None));
+            }
             by = signals.next() => by,
         };
         eprintln!("stopping: what was paused is being resumed; once more ends this at once");
         let _ = first.send(());
         tokio::select! {
-            applied = applying => Ok((applied.map_err(unfinished)?, Some(by))),
+            applied = applying => {
+                let stopped = |error| Failure::ended(by, unfinished(error, store).line);
+                Ok((applied.map_err(stopped)?, Some(by)))
+            }
             by = signals.next() => Err(Failure::ended(
                 by,
                 format!("some partitions may be left paused: {remedy} ends that"),
@@ -286,9 +302,17 @@ impl Work<'_> {
     }
 }
 
-fn unfinished(error: operate::Error) -> Failure {
+/// What failed half way, and what may be left paused by it.
+fn unfinished(error: operate::Error, store: &GroupStore) -> Failure {
     eprintln!("some checkpoints may have changed; the same command again does the rest");
-    error.into()
+    match error {
+        operate::Error::LeftPaused { cause, partitions } => {
+            let remedy = resume(store, partitions.iter());
+            let line = format!("{cause}; partitions may be left paused: {remedy} resumes them");
+            Failure::from(*cause).told(line)
+        }
+        error => error.into(),
+    }
 }
 
 /// Says whose owner had not let go when it was changed.

@@ -1,17 +1,27 @@
 //! Forced changes, with owners and leaders that a test plays.
 
+use std::sync::Arc;
+
 use parti_core::record::{Outcome, RequestRecord};
+use tokio::sync::Notify;
 
 use super::*;
+use crate::store::faulty::{Faults, Faulty};
+use crate::store::{Entry, GroupStore, Memory, Revision, Scope, Store, Watch};
 
 /// Partitions 0 and 1 of one worker that lives.
 async fn served(coordination: &str) -> (Desk, Incarnation) {
     let desk = Desk::new();
+    let life = populate(&desk, coordination).await;
+    (desk, life)
+}
+
+async fn populate(desk: &Desk, coordination: &str) -> Incarnation {
     desk.group_of(coordination).await;
     let life = desk.session("worker-0", SessionStatus::Live).await;
     desk.owned("0", Some(("worker-0", life)), Some(9)).await;
     desk.owned("1", Some(("worker-0", life)), Some(9)).await;
-    (desk, life)
+    life
 }
 
 fn forced() -> Rules {
@@ -328,5 +338,154 @@ async fn a_change_that_is_dropped_resumes_what_it_paused() {
     for id in ["0", "1"] {
         let left_alone = seen.partition(&partition(id)).expect("there");
         assert_eq!(left_alone.owner, Some(worker("worker-0")));
+    }
+}
+
+/// What is served on a store that can be taken away.
+async fn on_a_line(coordination: &str) -> (Desk, Faulty) {
+    let line = Faulty::new(Arc::new(Memory::new()), 1);
+    let store = GroupStore::new(Arc::new(line.clone()), "g").expect("a name");
+    let desk = Desk { store };
+    populate(&desk, coordination).await;
+    (desk, line)
+}
+
+/// Every call takes long, and comes to nothing.
+fn cut_off(line: &Faulty) {
+    line.set(Faults {
+        delay: 1.0,
+        longest: Duration::from_secs(3600),
+        ..Faults::default()
+    });
+    line.outage(true);
+}
+
+#[tokio::test(start_paused = true)]
+async fn whoever_stops_without_a_store_ends_in_time_and_says_what_may_be_left_paused() {
+    for coordination in ["leader", "leaderless"] {
+        let (desk, line) = on_a_line(coordination).await;
+        let (checkpoints, planned, rules) = patient(&desk).await;
+        let stop = async {
+            match coordination {
+                "leader" => until_asked(&desk, 2).await,
+                _ => until_paused(&desk, &["0", "1"]).await,
+            }
+            cut_off(&line);
+        };
+        let why = reason();
+        let applied = checkpoints.apply_until(planned, rules, &why, stop);
+        let applied = tokio::time::timeout(Duration::from_secs(60), applied).await;
+        let applied = applied.expect("an end").expect("nothing was being changed");
+        assert_eq!(applied.left_paused, ["0", "1"].map(partition));
+        let verdicts: Vec<&Verdict> = applied.changes.iter().map(|one| &one.verdict).collect();
+        assert_eq!(verdicts, [&Verdict::Served, &Verdict::Served]);
+    }
+}
+
+/// A store that never answers a write of a checkpoint.
+#[derive(Debug)]
+struct Mute {
+    inner: Arc<dyn Store>,
+    asked: Notify,
+}
+
+#[async_trait::async_trait]
+impl Store for Mute {
+    fn name(&self) -> &str {
+        self.inner.name()
+    }
+    async fn read(&self, key: &str) -> Result<Option<Entry>, store::Error> {
+        self.inner.read(key).await
+    }
+    async fn list(&self, scope: &Scope) -> Result<Vec<Entry>, store::Error> {
+        self.inner.list(scope).await
+    }
+    async fn write(&self, batch: Vec<store::Write>) -> Vec<Result<Revision, store::Error>> {
+        if batch.iter().any(|one| one.key.starts_with("partitions/")) {
+            self.asked.notify_one();
+            std::future::pending::<()>().await;
+        }
+        self.inner.write(batch).await
+    }
+    fn watch(&self, scope: Scope) -> Watch {
+        self.inner.watch(scope)
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn whoever_stops_in_the_middle_of_a_write_ends_in_time_too() {
+    let (desk, _) = served("leaderless").await;
+    let mute = Arc::new(Mute {
+        inner: desk.store.store().clone(),
+        asked: Notify::new(),
+    });
+    let store = GroupStore::new(mute.clone(), "g").expect("a name");
+    let (checkpoints, planned, rules) = patient(&Desk { store }).await;
+    let stop = async {
+        until_paused(&desk, &["0", "1"]).await;
+        desk.owned("0", None, Some(20)).await;
+        mute.asked.notified().await;
+    };
+    let why = reason();
+    let applied = checkpoints.apply_until(planned, rules, &why, stop);
+    let applied = tokio::time::timeout(Duration::from_secs(60), applied).await;
+    let applied = applied.expect("an end");
+    let unknown = matches!(applied, Err(Error::Store(store::Error::Unknown { .. })));
+    assert!(
+        unknown,
+        "nobody knows what became of the write: {applied:?}"
+    );
+    assert_eq!(paused(&desk).await, [""; 0], "there was time left for that");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_store_that_is_gone_is_the_reason_and_what_may_be_left_paused_is_named() {
+    for coordination in ["leader", "leaderless"] {
+        let (desk, line) = on_a_line(coordination).await;
+        let going = async {
+            match coordination {
+                "leader" => until_asked(&desk, 1).await,
+                _ => until_paused(&desk, &["0"]).await,
+            }
+            cut_off(&line);
+        };
+        let changes = async {
+            let checkpoints = Checkpoints::read(&desk.store).await.expect("readable");
+            let wanted = vec![Wanted::at(partition("0"), Offset(5))];
+            let planned = checkpoints.plan(wanted, forced());
+            checkpoints.apply(planned, forced(), &reason()).await
+        };
+        let (applied, ()) = tokio::join!(changes, going);
+        let Err(Error::LeftPaused { cause, partitions }) = applied else {
+            panic!("{applied:?}")
+        };
+        assert!(matches!(*cause, Error::Store(_)), "{cause:?}");
+        assert_eq!(partitions, [partition("0")]);
+    }
+}
+
+/// All is changed, and the store goes before it is resumed.
+#[tokio::test(start_paused = true)]
+async fn a_store_that_goes_at_the_end_is_named_beside_what_was_changed() {
+    let (desk, line) = on_a_line("leader").await;
+    let leading = async {
+        lead(&desk, 2).await;
+        until_asked(&desk, 2).await;
+        line.outage(true);
+    };
+    let (applied, ()) = tokio::join!(apply(&desk, &["0", "1"]), leading);
+    assert!(
+        applied
+            .changes
+            .iter()
+            .all(|one| one.verdict == Verdict::Change)
+    );
+    assert_eq!(applied.left_paused, ["0", "1"].map(partition));
+    assert!(applied.trouble.is_some());
+}
+
+async fn until_asked(desk: &Desk, requests: usize) {
+    while desk.seen().await.requests.len() != requests {
+        tokio::time::sleep(Duration::from_millis(10)).await;
     }
 }
