@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use parti::core::codec;
 use parti::core::config::parse_duration;
-use parti::operate::Reason;
+use parti::operate::{Patience, Reason};
 use parti::{Config, PartitionId, StartPosition};
 use serde_json::{Value, json};
 
@@ -94,9 +94,13 @@ pub struct ChangeFlags {
     /// wait, and resumes what is paused
     #[arg(long)]
     force: bool,
-    /// How long owners have to let go, with --force
+    /// How long owners have to let go, with --force; --silence at least
     #[arg(long, default_value = "30s", value_parser = duration, value_name = "TIME")]
     timeout: Duration,
+    /// Nobody is fenced before it was silent, or was told to let go, for so long: an idle owner would
+    /// not notice. Give more than the group's heartbeat_ttl (leaderless.lease_ttl)
+    #[arg(long, default_value = "10s", value_parser = duration, value_name = "TIME")]
+    silence: Duration,
     /// Only show what would change
     #[arg(long)]
     pub dry_run: bool,
@@ -106,8 +110,9 @@ pub struct ChangeFlags {
 
 impl ChangeFlags {
     /// How long to wait for owners, if they are to be asked at all.
-    pub fn force(&self) -> Option<Duration> {
-        self.force.then_some(self.timeout)
+    pub fn force(&self) -> Option<Patience> {
+        let (effect, silence) = (self.timeout, self.silence);
+        self.force.then_some(Patience { effect, silence })
     }
 }
 

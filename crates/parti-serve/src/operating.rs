@@ -132,7 +132,7 @@ pub async fn checkpoints(
     let rules = Rules {
         // Both the wait for owners and the one for the end of pauses, before the request's own
         // limit ends it without a word.
-        force: (reset.force).then(|| app.limits.request.mul_f64(0.4)),
+        force: (reset.force).then(|| app.limits.request.mul_f64(0.4).into()),
         back: true,
         unknown: false,
     };
@@ -198,8 +198,7 @@ fn note(change: &Change, written: bool) -> Option<String> {
             let owner = change.served_by.as_ref()?;
             Some(format!(
                 "{owner} had not let go of it, and is fenced at its next commit, or when its lapsed \
-                 lease comes back; if it was frozen for less, and nothing arrives there, pause and \
-                 resume it"
+                 lease comes back"
             ))
         }
         Verdict::Change => None,

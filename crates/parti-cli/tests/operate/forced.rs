@@ -30,7 +30,7 @@ fn frozen_owner(config: &str) {
     let end = group.status().expect("shown")["partitions"][0]["end"].to_string();
     let set = ["checkpoint", "set", "-p", "0", "--next", &end];
     let named = ["--store", &url, "--group", "g"];
-    let force = ["--force", "--timeout", "4s"];
+    let force = ["--force", "--timeout", "4s", "--silence", "4s"];
     let forced = [&set[..], &named, &SOURCE, &force].concat();
     let forced = parti(group.folder(), &forced, "");
     assert_eq!(forced.code, Some(0), "{}", forced.err);
@@ -58,6 +58,38 @@ fn an_idle_owner_that_was_frozen_finds_out_that_it_was_fenced_without_a_leader()
     frozen_owner(&leaderless());
 }
 
+/// Somebody has no patience at all with an owner that is well, and has nothing to do.
+fn impatient(config: &str) {
+    let mut group = Group::on("sqlite:group.db", config, 1);
+    group.produce(10);
+    group.consume();
+    group.drained();
+    let named = ["--store", "sqlite:group.db", "--group", "g"];
+    let force = ["--force", "--timeout", "5ms"];
+    let forced = [&SET[..], &named, &SOURCE, &force].concat();
+    let forced = parti(group.folder(), &forced, "");
+    assert_eq!(forced.code, Some(0), "{}", forced.err);
+    let waits = "1 partition to be let go of by worker-0; whoever has not done so is fenced after 10s \
+                 (--silence: sooner an idle owner would not notice)\n";
+    assert!(forced.err.starts_with(waits), "{}", forced.err);
+    assert!(!forced.err.contains("had not let go"), "{}", forced.err);
+    group.until_status("an owner at the new place, which goes on", |status| {
+        let own = &status["partitions"][0];
+        own["owner"] == "worker-0" && own["next_offset"] == 10 && own["epoch"] == 3
+    });
+    group.stop(&[]);
+}
+
+#[test]
+fn an_idle_owner_is_not_fenced_however_short_the_patience() {
+    impatient(CONFIG);
+}
+
+#[test]
+fn an_idle_owner_is_not_fenced_however_short_the_patience_without_a_leader() {
+    impatient(&leaderless());
+}
+
 /// A handler that does not return before somebody says so.
 fn hanging(group: &mut Group) -> PathBuf {
     let open = group.folder().join("open");
@@ -77,7 +109,7 @@ fn waiting(group: &Group, store: &str, timeout: &str) -> Child {
         .args(SET)
         .args(["--store", store, "--group", "g"])
         .args(SOURCE)
-        .args(["--force", "--timeout", timeout])
+        .args(["--force", "--timeout", timeout, "--silence", "2s"])
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()

@@ -129,7 +129,11 @@ fn an_owner_that_does_not_let_go_is_fenced_by_force() {
     let forced = of_group(
         &group,
         &set,
-        &[&SOURCE[..], &["--force", "--timeout", "1s"]].concat(),
+        &[
+            &SOURCE[..],
+            &["--force", "--timeout", "1s", "--silence", "2s"],
+        ]
+        .concat(),
     );
     assert_eq!(forced.code, Some(0), "{}", forced.err);
     assert!(

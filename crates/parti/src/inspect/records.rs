@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use parti_core::config::Coordination;
 use parti_core::ids::{Incarnation, PartitionId, WorkerId};
 use parti_core::io::Stored;
 use parti_core::key::{Key, Prefix};
@@ -149,6 +150,12 @@ impl Records {
             Record::Group(record) => Some(record),
             _ => None,
         }
+    }
+
+    /// Whether everybody goes by the overrides, and nobody is told by a leader.
+    pub fn is_leaderless(&self) -> bool {
+        let group = self.identity();
+        group.is_some_and(|group| group.coordination == Coordination::Leaderless.name())
     }
 
     /// Whether an operator is deleting it.

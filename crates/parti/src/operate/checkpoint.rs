@@ -8,7 +8,6 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::Duration;
 
 use parti_core::ids::{Epoch, Offset, PartitionId, WorkerId};
 use parti_core::io::{Expect, StoreError, Stored, Write, WriteOutcome};
@@ -17,7 +16,7 @@ use parti_core::record::{EventKind, PartitionRecord, Record};
 use serde::Serialize;
 use tokio::sync::oneshot;
 
-use super::{Error, Reason, history, named, nonce, of_core, wall_ms};
+use super::{Error, Patience, Reason, history, named, nonce, of_core, wall_ms};
 use crate::inspect::{OwnerSession, Records};
 use crate::store::{self, GroupStore};
 
@@ -62,8 +61,10 @@ impl Wanted {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Rules {
     /// A partition that is being served may be changed: its owner is asked to let go of it, for so
-    /// long, and is fenced if it does not.
-    pub force: Option<Duration>,
+    /// long, and is fenced if it does not. An owner that would not notice is never fenced: so each
+    /// has at least [`Patience::silence`], and one that lives and could not be asked is left alone
+    /// ([`Verdict::Served`]).
+    pub force: Option<Patience>,
     /// A checkpoint may go back: messages are handled again.
     pub back: bool,
     /// Partitions that nobody knows may get a checkpoint.
@@ -86,6 +87,16 @@ impl Rules {
         match self.force {
             Some(_) => Fence::Always,
             None => Fence::OfPaused,
+        }
+    }
+}
+
+impl Fence {
+    /// The same, but for owners that nobody had in mind.
+    fn of_others(self) -> Self {
+        match self {
+            Fence::Always => Fence::Never,
+            fence => fence,
         }
     }
 }
@@ -291,6 +302,11 @@ impl Checkpoints {
                         assigned: true,
                         paused: records.paused().contains(&one.change.partition),
                     };
+                    // Another owner is another matter.
+                    let fence = match known.owner() == one.change.served_by.as_ref() {
+                        true => fence,
+                        false => fence.of_others(),
+                    };
                     let change = known.change(one.change.wanted, rules, fence, records);
                     if change.verdict != Verdict::Change {
                         done[one.place] = change;
@@ -436,6 +452,13 @@ struct Known {
 }
 
 impl Known {
+    fn owner(&self) -> Option<&WorkerId> {
+        match &self.found.as_ref()?.record {
+            Record::Partition(record) => record.owner.as_ref().map(|(owner, _)| owner),
+            _ => None,
+        }
+    }
+
     fn change(self, wanted: Wanted, rules: Rules, fence: Fence, records: &Records) -> Change {
         let record = match self.found.as_ref().map(|stored| &stored.record) {
             Some(Record::Partition(record)) => Some(record.clone()),

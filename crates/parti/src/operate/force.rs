@@ -3,7 +3,8 @@
 //! ```text
 //!   served ──▶ pause ──▶ its owner lets go ──▶ compare-and-set on a record that nobody owns ──▶ resume
 //!                │                                                                                ▲
-//!                └── it does not in time ──▶ compare-and-set all the same: it is fenced ──────────┘
+//!                └── it does not in time ──▶ it would notice: compare-and-set all the same ───────┤
+//!                                        └─▶ it would not (`evidence.rs`): left alone ────────────┘
 //! ```
 //!
 //! Why not simply write over the owner: it would find out at its next commit, and while nothing
@@ -25,8 +26,9 @@ use tokio::sync::oneshot::Receiver;
 use tokio::time::{Instant, sleep_until, timeout_at};
 
 use super::checkpoint::{Fence, planned};
+use super::evidence::{Evidence, Notices};
 use super::pauses::Pauses;
-use super::{Applied, Change, Checkpoints, Error, Reason, Rules, Verdict};
+use super::{Applied, Change, Checkpoints, Error, Patience, Reason, Rules, Verdict};
 use crate::inspect::{Follower, Pace, Records};
 use crate::store;
 
@@ -73,7 +75,7 @@ impl Checkpoints {
         self,
         places: Vec<usize>,
         rules: Rules,
-        patience: Duration,
+        patience: Patience,
         reason: Reason,
         mut applied: Applied,
         asked: Receiver<()>,
@@ -97,6 +99,7 @@ impl Checkpoints {
             reason: &reason,
             waiting,
             over: BTreeSet::new(),
+            evidence: Evidence::new(patience.silence),
             pauses: Pauses::new(&self.store, &reason),
             done,
         };
@@ -105,7 +108,7 @@ impl Checkpoints {
         // A store that is gone is not waited for as leaders are.
         let patience = match &changed {
             Err(Error::Store(_)) => RESUMED_WITHIN,
-            _ => patience,
+            _ => patience.effect.max(patience.silence),
         };
         let until = async {
             tokio::select! {
@@ -142,6 +145,7 @@ struct Forcing<'a> {
     waiting: Vec<usize>,
     /// Those that are, or that cannot be.
     over: BTreeSet<PartitionId>,
+    evidence: Evidence,
     pauses: Pauses<'a>,
     done: &'a mut [Change],
 }
@@ -150,43 +154,88 @@ impl Forcing<'_> {
     async fn change(
         &mut self,
         follower: &mut Follower,
-        patience: Duration,
+        patience: Patience,
         stopped: &Stopped,
     ) -> Result<(), Error> {
-        let deadline = Instant::now() + patience;
+        let began = Instant::now();
+        // What is changed waits so long for the end of its pause.
+        let closing = began + patience.effect.max(patience.silence);
+        let mut due = began + patience.effect;
         let mut is_asked = false;
-        let is_open = |own: &Self| !own.waiting.is_empty() || own.pauses.holds(&own.over);
-        while is_open(self) && Instant::now() < deadline {
+        while !self.waiting.is_empty() || self.pauses.holds(&self.over) {
+            let until = if self.waiting.is_empty() {
+                closing
+            } else {
+                due
+            };
             let heard = tokio::select! {
                 biased;
                 _ = stopped.clone() => {
                     self.stop();
                     return Ok(());
                 }
-                heard = timeout_at(deadline, follower.next(Records::clone)) => heard,
+                heard = timeout_at(until, follower.next(Records::clone)) => heard,
             };
-            let records = match heard {
-                Ok(Some(Ok(records))) => records,
+            match heard {
+                Ok(Some(Ok(records))) => {
+                    if !std::mem::replace(&mut is_asked, true) {
+                        let all = self.partitions(&self.waiting);
+                        self.pauses.pause(all, &records).await?;
+                    }
+                    let all = std::mem::take(&mut self.waiting);
+                    self.attempt(all, &records, Fence::Never).await?;
+                    self.look(&records);
+                }
                 // The store is not heard for a while.
-                Ok(Some(Err(_))) => continue,
-                Ok(None) | Err(_) => break,
-            };
-            if !std::mem::replace(&mut is_asked, true) {
-                let all = self.partitions(&self.waiting);
-                self.pauses.pause(all, &records).await?;
+                Ok(Some(Err(_))) => self.evidence.blind(),
+                Ok(None) => return Err(Error::Unfinished("the store's watch has ended".into())),
+                Err(_) if self.waiting.is_empty() => break,
+                Err(_) => due = self.judge(stopped).await?,
             }
-            self.attempt(&records, Fence::Never).await?;
-        }
-        // Whoever has not let go by now is fenced.
-        if !self.waiting.is_empty() {
-            let records = Records::read(&self.checkpoints.store).await?;
-            if stopped.clone().now_or_never().is_some() {
-                self.stop();
-                return Ok(());
-            }
-            self.attempt(&records, Fence::Always).await?;
         }
         Ok(())
+    }
+
+    /// Time is up: writes over those owners that will notice, and leaves alone those that would not.
+    /// Answers when to look again at the others.
+    async fn judge(&mut self, stopped: &Stopped) -> Result<Instant, Error> {
+        let records = Records::read(&self.checkpoints.store).await?;
+        let all = std::mem::take(&mut self.waiting);
+        self.attempt(all, &records, Fence::Never).await?;
+        self.look(&records);
+        let now = Instant::now();
+        let mut next = now + RESUMED_WITHIN;
+        if stopped.clone().now_or_never().is_some() {
+            return Ok(next);
+        }
+        let mut fenced = Vec::new();
+        for place in std::mem::take(&mut self.waiting) {
+            let change = &self.done[place];
+            let notices = match &change.served_by {
+                Some(owner) => self.evidence.of(&change.partition, owner, now),
+                None => Notices::NotBefore(now),
+            };
+            match notices {
+                Notices::Surely => fenced.push(place),
+                Notices::NotBefore(at) => {
+                    next = next.min(at);
+                    self.waiting.push(place);
+                }
+                // It stays as it is.
+                Notices::No => {}
+            }
+        }
+        self.attempt(fenced, &records, Fence::Always).await?;
+        Ok(next)
+    }
+
+    /// Takes note of what is known of those who serve what is waited for.
+    fn look(&mut self, records: &Records) {
+        let served = self.waiting.iter().filter_map(|place| {
+            let change = &self.done[*place];
+            Some((&change.partition, change.served_by.as_ref()?))
+        });
+        self.evidence.look(served, records, Instant::now());
     }
 
     /// Whoever has not let go by now is left alone.
@@ -196,9 +245,13 @@ impl Forcing<'_> {
         }
     }
 
-    /// Changes what may be changed now, and resumes it.
-    async fn attempt(&mut self, records: &Records, fence: Fence) -> Result<(), Error> {
-        let before = std::mem::take(&mut self.waiting);
+    /// Changes what of these may be changed now, and resumes it; the others wait.
+    async fn attempt(
+        &mut self,
+        before: Vec<usize>,
+        records: &Records,
+        fence: Fence,
+    ) -> Result<(), Error> {
         let wanted = before.iter().map(|place| self.done[*place].wanted.clone());
         let now = planned(records, wanted.collect(), self.rules, fence);
         for (place, change) in before.iter().zip(now) {
@@ -212,7 +265,7 @@ impl Forcing<'_> {
         let (waiting, over): (Vec<usize>, Vec<usize>) = before
             .into_iter()
             .partition(|place| is_served(&self.done[*place]));
-        self.waiting = waiting;
+        self.waiting.extend(waiting);
         self.over.extend(self.partitions(&over));
         self.pauses.look(records);
         self.pauses.resume(&self.over).await?;

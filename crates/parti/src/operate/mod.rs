@@ -13,6 +13,7 @@
 mod checkpoint;
 mod delete;
 mod evict;
+mod evidence;
 mod force;
 mod history;
 mod pauses;

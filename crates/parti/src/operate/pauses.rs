@@ -100,8 +100,7 @@ impl<'a> Pauses<'a> {
         }
         let pause = |partition| Request::Pause { partition };
         let requests: Vec<Request> = wanted.iter().cloned().map(pause).collect();
-        let identity = records.identity();
-        self.is_leaderless = identity.is_some_and(|group| group.coordination == "leaderless");
+        self.is_leaderless = records.is_leaderless();
         if self.is_leaderless {
             // What cannot be paused is fenced in the end.
             if let Ok(entered) = enter(self.store, records.clone(), &requests).await? {

@@ -79,14 +79,16 @@ fn is_invisible(c: char) -> bool {
 /// How long to wait for what.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Patience {
-    /// For the effect of a request.
+    /// For the effect of a request, or for owners to let go.
     pub effect: Duration,
-    /// How long a worker of a group without a leader must have been silent for its eviction, where
-    /// no other is there to end its session. Longer than the group's `leaderless.lease_ttl`.
+    /// How long a worker must have been silent to count as frozen or dead: for its eviction from a
+    /// group without a leader, where no other is there to end its session, and for a change of its
+    /// checkpoints by force. Longer than its lease: the group's `heartbeat_ttl`, or
+    /// `leaderless.lease_ttl`.
     pub silence: Duration,
 }
 
-/// The usual silence: twice the default lease.
+/// The usual silence: longer than the default leases.
 const SILENCE: Duration = Duration::from_secs(10);
 
 impl From<Duration> for Patience {
@@ -138,14 +140,14 @@ pub async fn request(
     let patience = patience.into();
     let began = Instant::now();
     let records = Records::read(store).await?;
-    let Some(group) = records.identity() else {
+    if records.identity().is_none() {
         return Err(Error::NoGroup(store.group().to_owned()));
-    };
+    }
     if records.is_closed() {
         let why = format!("group {:?} is being deleted", store.group());
         return Err(Error::Refused(why));
     }
-    let leaderless = group.coordination == "leaderless";
+    let leaderless = records.is_leaderless();
     let is_there = |(_, _, session): (_, _, &WorkerRecord)| !session.status.is_over();
     // Without a leader nobody is needed for an eviction.
     let by_hand = leaderless && matches!(request, Request::Evict { .. });

@@ -56,8 +56,12 @@ fn a_reason_is_one_plain_line_of_somebody() {
 
 /// By force at once: owners are not asked.
 fn rules(force: bool, back: bool) -> Rules {
+    let at_once = Patience {
+        effect: Duration::ZERO,
+        silence: Duration::ZERO,
+    };
     Rules {
-        force: force.then_some(Duration::ZERO),
+        force: force.then_some(at_once),
         back,
         unknown: false,
     }

@@ -11,9 +11,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use clap::Subcommand;
 use parti::core::codec;
 use parti::inspect::{Bounds, Group, PartitionView};
-use parti::operate::{self, Applied, Change, Checkpoints, Reason, Rules, Verdict, Wanted};
+use parti::operate::{
+    self, Applied, Change, Checkpoints, Patience, Reason, Rules, Verdict, Wanted,
+};
 use parti::store::GroupStore;
-use parti::{Offset, PartitionId};
+use parti::{Offset, PartitionId, WorkerId};
 use serde::Serialize;
 use tokio::sync::oneshot;
 
@@ -168,7 +170,7 @@ async fn carry_out(
     manner: Manner,
 ) -> Result<(), Failure> {
     let planned = checkpoints.plan(wanted, manner.rules);
-    if let Some(refusal) = refusal(store, &planned, "nothing was changed").await? {
+    if let Some(refusal) = refusal(store, &planned, "nothing was changed", manner.rules).await? {
         return Err(refusal);
     }
     let mut applied = Applied {
@@ -226,7 +228,8 @@ async fn carry_out(
         (None, None) => {}
     }
     // Somebody was faster with some of them.
-    match refusal(store, &changes, &format!("{changed} changed")).await? {
+    let done = format!("{changed} changed");
+    match refusal(store, &changes, &done, manner.rules).await? {
         Some(refusal) => Err(refusal),
         None => Ok(()),
     }
@@ -261,11 +264,12 @@ impl Work<'_> {
         store: &GroupStore,
     ) -> Result<(Applied, Option<Ending>), Failure> {
         let (rules, reason) = (self.rules, self.reason);
-        if rules.force.is_none() {
+        let Some(patience) = rules.force else {
             let applied = self.checkpoints.apply(changes, rules, reason).await;
             return Ok((applied.map_err(|error| unfinished(error, store))?, None));
-        }
+        };
         let mut signals = Endings::catch()?;
+        tell_waiting(&changes, patience);
         let served = |change: &&Change| change.served_by.is_some();
         let served = changes
             .iter()
@@ -302,6 +306,28 @@ impl Work<'_> {
     }
 }
 
+/// Says who is waited for, and for how long.
+fn tell_waiting(changes: &[Change], patience: Patience) {
+    let owners = changes
+        .iter()
+        .filter_map(|change| change.served_by.as_ref());
+    let served = owners.clone().count();
+    let owners: BTreeSet<&str> = owners.map(WorkerId::as_str).collect();
+    if owners.is_empty() {
+        return;
+    }
+    let owners: Vec<&str> = owners.into_iter().collect();
+    let (owners, served) = (plain(&owners.join(", ")), count(served, "partition"));
+    let Patience { effect, silence } = patience;
+    let wait = match effect < silence {
+        true => format!("{silence:?} (--silence: sooner an idle owner would not notice)"),
+        false => format!("{effect:?}"),
+    };
+    eprintln!(
+        "{served} to be let go of by {owners}; whoever has not done so is fenced after {wait}"
+    );
+}
+
 /// What failed half way, and what may be left paused by it.
 fn unfinished(error: operate::Error, store: &GroupStore) -> Failure {
     eprintln!("some checkpoints may have changed; the same command again does the rest");
@@ -321,8 +347,7 @@ fn tell_fenced(changes: &[Change]) {
         if let (Some(owner), Verdict::Change) = (&change.served_by, &change.verdict) {
             eprintln!(
                 "partition {}: {} had not let go of it, and is fenced at its next commit, or when its \
-                 lapsed lease comes back; if it was frozen for less, and nothing arrives there, pause \
-                 and resume it",
+                 lapsed lease comes back",
                 plain(change.partition.as_str()),
                 plain(owner.as_str())
             );
@@ -349,6 +374,7 @@ async fn refusal(
     store: &GroupStore,
     changes: &[Change],
     done: &str,
+    rules: Rules,
 ) -> Result<Option<Failure>, Failure> {
     let refused = |change: &&Change| !matches!(change.verdict, Verdict::Change | Verdict::Same);
     let mut all = changes.iter().filter(refused);
@@ -362,6 +388,12 @@ async fn refusal(
     let partition = &first.partition;
     Ok(Some(match &first.verdict {
         Verdict::Unknown => unknown(partition, &places::group(store).await?),
+        Verdict::Served if rules.force.is_some() => Failure::refused(format!(
+            "partition {partition} is being served by {}, which lives and could not be told to let \
+             go, as nobody leads the group just now; the same command again tries it again; \
+             {done}{more}",
+            or_dash(first.served_by.as_ref())
+        )),
         Verdict::Served => Failure::refused(format!(
             "partition {partition} is being served by {}; pause it or stop its worker, or give \
              --force to make it let go; {done}{more}",

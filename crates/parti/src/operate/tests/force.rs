@@ -6,6 +6,7 @@ use parti_core::record::{Outcome, RequestRecord};
 use tokio::sync::Notify;
 
 use super::*;
+use crate::operate::checkpoint::Fence;
 use crate::store::faulty::{Faults, Faulty};
 use crate::store::{Entry, GroupStore, Memory, Revision, Scope, Store, Watch};
 
@@ -26,17 +27,21 @@ async fn populate(desk: &Desk, coordination: &str) -> Incarnation {
 
 fn forced() -> Rules {
     Rules {
-        force: Some(Duration::from_secs(30)),
+        force: Some(Duration::from_secs(30).into()),
         back: true,
         unknown: false,
     }
 }
 
 async fn apply(desk: &Desk, ids: &[&str]) -> Applied {
+    apply_by(desk, ids, forced()).await
+}
+
+async fn apply_by(desk: &Desk, ids: &[&str], rules: Rules) -> Applied {
     let checkpoints = Checkpoints::read(&desk.store).await.expect("readable");
     let wanted = ids.iter().map(|id| Wanted::at(partition(id), Offset(5)));
-    let planned = checkpoints.plan(wanted.collect(), forced());
-    let applied = checkpoints.apply(planned, forced(), &reason()).await;
+    let planned = checkpoints.plan(wanted.collect(), rules);
+    let applied = checkpoints.apply(planned, rules, &reason()).await;
     applied.expect("writable")
 }
 
@@ -105,6 +110,85 @@ async fn an_owner_that_does_not_let_go_is_fenced_and_named() {
     let now = seen.partition(&partition("0")).expect("there");
     assert_eq!((now.epoch, &now.owner), (Epoch(4), &None));
     assert_eq!(paused(&desk).await, [""; 0]);
+}
+
+/// Keeps a session alive.
+async fn renewing(desk: &Desk, life: Incarnation) {
+    for beat in 1.. {
+        tokio::time::sleep(Duration::from_secs(2)).await;
+        desk.renew("worker-0", Some(life), SessionStatus::Live, beat)
+            .await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_owner_has_as_long_as_its_lease_however_short_the_patience() {
+    let (desk, life) = served("leaderless").await;
+    let rules = Rules {
+        force: Some(Duration::from_millis(5).into()),
+        ..forced()
+    };
+    let letting_go = async {
+        until_paused(&desk, &["0"]).await;
+        tokio::time::sleep(Duration::from_secs(3)).await;
+        desk.owned("0", None, Some(20)).await;
+        std::future::pending::<()>().await;
+    };
+    let applied = tokio::select! {
+        applied = apply_by(&desk, &["0"], rules) => applied,
+        () = renewing(&desk, life) => panic!("it lives"),
+        () = letting_go => panic!("it is done before"),
+    };
+    assert_eq!(applied.changes[0].verdict, Verdict::Change);
+    assert_eq!(applied.changes[0].served_by, None, "nobody was fenced");
+    assert_eq!(applied.left_paused, []);
+    assert_eq!(paused(&desk).await, [""; 0]);
+}
+
+/// Nobody leads: while nothing arrives, the owner would not notice that it was written over.
+#[tokio::test(start_paused = true)]
+async fn an_owner_that_lives_and_was_not_told_is_left_alone() {
+    let (desk, life) = served("leader").await;
+    let applied = tokio::select! {
+        applied = apply(&desk, &["0"]) => applied,
+        () = renewing(&desk, life) => panic!("it lives"),
+    };
+    assert_eq!(applied.changes[0].verdict, Verdict::Served);
+    assert_eq!(applied.changes[0].served_by, Some(worker("worker-0")));
+    let seen = desk.seen().await;
+    let left_alone = seen.partition(&partition("0")).expect("there");
+    assert_eq!(left_alone.owner, Some(worker("worker-0")));
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_owner_that_lives_and_does_not_do_as_told_is_fenced() {
+    let (desk, life) = served("leader").await;
+    let telling = async {
+        until_asked(&desk, 1).await;
+        desk.told("worker-0", life, &["1"], &[]).await;
+        renewing(&desk, life).await;
+    };
+    let applied = tokio::select! {
+        applied = apply(&desk, &["0"]) => applied,
+        () = telling => panic!("it lives"),
+    };
+    assert_eq!(applied.changes[0].verdict, Verdict::Change);
+    assert_eq!(applied.changes[0].served_by, Some(worker("worker-0")));
+}
+
+#[tokio::test]
+async fn whoever_took_it_from_an_owner_that_is_fenced_is_not() {
+    let (desk, _) = served("leader").await;
+    let checkpoints = Checkpoints::read(&desk.store).await.expect("readable");
+    let mut changes = checkpoints.plan(vec![Wanted::at(partition("0"), Offset(5))], forced());
+    assert_eq!(changes[0].served_by, Some(worker("worker-0")));
+    let life = desk.session("worker-1", SessionStatus::Live).await;
+    desk.owned("0", Some(("worker-1", life)), Some(12)).await;
+    let (always, why) = (Fence::Always, reason());
+    let written = checkpoints.write(vec![0], forced(), always, &why, &mut changes);
+    written.await.expect("writable");
+    assert_eq!(changes[0].verdict, Verdict::Served);
+    assert_eq!(changes[0].served_by, Some(worker("worker-1")));
 }
 
 #[tokio::test(start_paused = true)]
@@ -289,7 +373,7 @@ async fn what_another_one_resumes_too_early_is_paused_again() {
 /// A change of both partitions that would wait for their owner for an hour.
 async fn patient(desk: &Desk) -> (Checkpoints, Vec<Change>, Rules) {
     let rules = Rules {
-        force: Some(Duration::from_secs(3600)),
+        force: Some(Duration::from_secs(3600).into()),
         ..forced()
     };
     let checkpoints = Checkpoints::read(&desk.store).await.expect("readable");
