@@ -11,8 +11,11 @@
 //! pause yet.
 //!
 //! Other forced changes of the same partition are not "others" here: nobody wants it paused for their
-//! sake once they are done, or were killed. Each pauses and resumes for itself, and pauses again what
-//! another one resumed too early.
+//! sake once they are done, or were killed. Each pauses and resumes for itself: with a leader by
+//! requests whose names tell what they are for, without one by the compare-and-set that paused it.
+//!
+//! What somebody else has paused may be resumed before its time, by another forced change that is at
+//! its end, or by an operator. Whoever still needs the pause then pauses it again, for itself.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -25,6 +28,8 @@ use super::{Error, Reason, history, named};
 use crate::inspect::{Follower, Records};
 use crate::store::{self, GroupStore};
 
+/// How names of requests begin that are for a forced change.
+const FORCED: &str = "forced-";
 /// Why a partition is paused, for whoever finds it so.
 const PAUSED: &str = "for a forced change of its checkpoint";
 /// Why it is resumed.
@@ -52,8 +57,10 @@ pub(super) struct Pauses<'a> {
     known: BTreeSet<Key>,
     /// Our requests to pause: where each was written, and for what.
     asked: BTreeMap<Key, (Revision, PartitionId)>,
-    /// Those of ours that were seen to be paused.
+    /// Those that were seen to be paused, by whomever.
     seen: BTreeSet<PartitionId>,
+    /// Without a leader: the overrides as of our last pause.
+    entered: Revision,
     /// Whether a leader has looked at one of those.
     is_led: bool,
     /// The newest request that was seen.
@@ -75,6 +82,7 @@ impl<'a> Pauses<'a> {
             known: BTreeSet::new(),
             asked: BTreeMap::new(),
             seen: BTreeSet::new(),
+            entered: Revision(0),
             is_led: false,
             newest: Revision(0),
             last: None,
@@ -87,46 +95,63 @@ impl<'a> Pauses<'a> {
         partitions: BTreeSet<PartitionId>,
         records: &Records,
     ) -> Result<(), Error> {
+        self.is_leaderless = records.is_leaderless();
+        if records.is_closed() {
+            return Ok(());
+        }
+        if self.is_leaderless {
+            return self.enter_pauses(partitions, records).await;
+        }
+        let known = records.requests.iter().map(|stored| stored.key.clone());
+        self.known = known.collect();
         let forced = forced(records);
         let of_others: BTreeSet<&PartitionId> = pauses(records)
-            .filter(|(_, _, record)| !record.outcome.is_final() && !is_forced(record))
+            .filter(|(key, _, record)| !record.outcome.is_final() && !is_forced(key))
             .map(|(_, partition, _)| partition)
             .chain(records.paused().iter().filter(|id| !forced.contains(id)))
             .collect();
         let wanted = partitions.into_iter().filter(|id| !of_others.contains(id));
-        let wanted: BTreeSet<PartitionId> = wanted.collect();
-        if wanted.is_empty() || records.is_closed() {
-            return Ok(());
-        }
-        let pause = |partition| Request::Pause { partition };
-        let requests: Vec<Request> = wanted.iter().cloned().map(pause).collect();
-        self.is_leaderless = records.is_leaderless();
-        if self.is_leaderless {
-            // What cannot be paused is fenced in the end.
-            if let Ok(entered) = enter(self.store, records.clone(), &requests).await? {
-                let ours = wanted.into_iter().filter(|id| !entered.before.pauses(id));
-                self.ours = ours.collect();
-                self.tell("pause", PAUSED, "under way", &self.ours).await;
-            }
-            return Ok(());
-        }
-        let known = records.requests.iter().map(|stored| stored.key.clone());
-        self.known = known.collect();
-        // Also if not all of it can be written: some of them may be paused by it.
-        self.ours = wanted.clone();
-        self.ask_to_pause(requests, wanted).await
+        self.ask_to_pause(wanted.collect()).await
     }
 
-    async fn ask_to_pause(
+    /// Without a leader: ours is what nobody else had paused when this did.
+    async fn enter_pauses(
         &mut self,
-        requests: Vec<Request>,
         partitions: BTreeSet<PartitionId>,
+        records: &Records,
     ) -> Result<(), Error> {
-        let asked = self
-            .ask(requests, PAUSED)
-            .await?
-            .into_iter()
-            .zip(partitions);
+        let pause = |partition| Request::Pause { partition };
+        let requests: Vec<Request> = partitions.iter().cloned().map(pause).collect();
+        // Also if nobody knows whether it was written: they may be paused by it.
+        let paused = records.paused();
+        let maybe = partitions
+            .iter()
+            .filter(|id| paused.binary_search(id).is_err());
+        self.ours.extend(maybe.cloned());
+        let entered = enter(self.store, records.clone(), &requests).await?;
+        self.ours.retain(|id| !partitions.contains(id));
+        // What cannot be paused is judged by what else is known of its owner.
+        if let Ok(entered) = entered {
+            let ours = partitions.into_iter();
+            let ours: BTreeSet<PartitionId> =
+                ours.filter(|id| !entered.before.pauses(id)).collect();
+            self.entered = entered.revision;
+            self.ours.extend(ours.iter().cloned());
+            self.tell("pause", PAUSED, "under way", &ours).await;
+        }
+        Ok(())
+    }
+
+    async fn ask_to_pause(&mut self, partitions: BTreeSet<PartitionId>) -> Result<(), Error> {
+        if partitions.is_empty() {
+            return Ok(());
+        }
+        // Also if not all of it can be written: some of them may be paused by it.
+        self.ours.extend(partitions.iter().cloned());
+        let pause = |partition| Request::Pause { partition };
+        let requests = partitions.iter().cloned().map(pause).collect();
+        let asked = self.ask(requests, PAUSED).await?.into_iter();
+        let asked = asked.zip(partitions);
         let asked = asked.map(|((key, revision), partition)| (key, (revision, partition)));
         self.asked.extend(asked);
         Ok(())
@@ -138,19 +163,27 @@ impl<'a> Pauses<'a> {
         partitions: BTreeSet<PartitionId>,
         records: &Records,
     ) -> Result<(), Error> {
-        let paused: BTreeSet<&PartitionId> = records.paused().iter().collect();
-        let again = partitions.into_iter().filter(|id| {
-            let ours = self.ours.contains(id) && !self.of_others.contains(id);
-            ours && self.seen.contains(id) && !paused.contains(id)
-        });
+        let under_way = pauses(records)
+            .filter(|(_, _, record)| !record.outcome.is_final())
+            .map(|(_, partition, _)| partition);
+        let asked = self.asked.values().map(|(_, partition)| partition);
+        let paused: BTreeSet<&PartitionId> =
+            (records.paused().iter().chain(under_way).chain(asked)).collect();
+        let again = partitions.into_iter();
+        let again = again.filter(|id| self.seen.contains(id) && !paused.contains(id));
         let again: BTreeSet<PartitionId> = again.collect();
-        if again.is_empty() || self.is_leaderless {
+        if again.is_empty() {
             return Ok(());
         }
         self.seen.retain(|id| !again.contains(id));
-        let pause = |partition| Request::Pause { partition };
-        let requests = again.iter().cloned().map(pause).collect();
-        self.ask_to_pause(requests, again).await
+        if self.is_leaderless {
+            return self.enter_pauses(again, records).await;
+        }
+        // Whatever else was asked about them is over.
+        let of_these = pauses(records).filter(|(_, partition, _)| again.contains(*partition));
+        self.known.extend(of_these.map(|(key, _, _)| key.clone()));
+        self.of_others.retain(|id| !again.contains(id));
+        self.ask_to_pause(again).await
     }
 
     /// Takes note of what the leader and others did about it.
@@ -163,7 +196,7 @@ impl<'a> Pauses<'a> {
                     under_way.insert(key);
                 }
             } else if !self.known.contains(key)
-                && !is_forced(record)
+                && !is_forced(key)
                 && !matches!(record.outcome, Outcome::Refused { .. })
             {
                 self.of_others.insert(partition.clone());
@@ -178,10 +211,14 @@ impl<'a> Pauses<'a> {
         };
         let done = self.asked.extract_if(.., is_done);
         self.known.extend(done.map(|(key, _)| key));
-        let paused = records.paused().iter();
-        let seen = paused.filter(|id| self.ours.contains(*id)).cloned();
-        self.seen.extend(seen);
-        self.is_led |= !self.seen.is_empty();
+        self.seen.extend(records.paused().iter().cloned());
+        self.is_led |= !self.ours.is_disjoint(&self.seen);
+        let overrides = records.overrides.as_ref().map(|stored| stored.revision);
+        if self.is_leaderless && overrides >= Some(self.entered) {
+            // What somebody has resumed, and perhaps paused again, is not ours any more.
+            let paused = records.paused();
+            self.ours.retain(|id| paused.binary_search(id).is_ok());
+        }
     }
 
     /// Whether one of these is paused by this, and not yet asked to be resumed.
@@ -266,7 +303,7 @@ impl<'a> Pauses<'a> {
             why: self.because(why),
         };
         let asked = requests.into_iter().map(|one| record(one, &reason));
-        put(self.store, asked.collect::<Result<_, _>>()?).await
+        put(self.store, FORCED, asked.collect::<Result<_, _>>()?).await
     }
 
     /// Without a leader nobody else tells the history.
@@ -301,8 +338,8 @@ fn pauses(records: &Records) -> impl Iterator<Item = (&Key, &PartitionId, &Reque
 }
 
 /// Whether it is for a forced change: of this command, or of another one.
-fn is_forced(record: &RequestRecord) -> bool {
-    record.why.starts_with(PAUSED)
+fn is_forced(key: &Key) -> bool {
+    matches!(key, Key::Request(name) if name.starts_with(FORCED))
 }
 
 /// Partitions whose newest pause is for a forced change.
@@ -313,7 +350,7 @@ fn forced(records: &Records) -> BTreeSet<&PartitionId> {
             && let Request::Pause { partition } = &record.request
             && !matches!(record.outcome, Outcome::Refused { .. })
         {
-            let one = (stored.revision, is_forced(record));
+            let one = (stored.revision, is_forced(&stored.key));
             let known = newest.entry(partition).or_insert(one);
             *known = (*known).max(one);
         }

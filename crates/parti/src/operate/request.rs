@@ -237,21 +237,23 @@ async fn of_leader(
 ) -> Result<Outcome, Error> {
     let mut follower = Follower::new(store.watch_all(), Pace::Close);
     let what = asked.request.clone();
-    let Some((key, _)) = put(store, vec![asked]).await?.pop() else {
+    let Some((key, _)) = put(store, "", vec![asked]).await?.pop() else {
         return Ok(Outcome::Open);
     };
     within(patience, answer(&mut follower, &key, &what, &mut None)).await
 }
 
-/// Puts requests before the leader; answers where each is. It carries out first what was put first.
+/// Puts requests before the leader, under names that begin so; answers where each is. It carries out
+/// first what was put first.
 pub(super) async fn put(
     store: &GroupStore,
+    name: &str,
     asked: Vec<RequestRecord>,
 ) -> Result<Vec<(Key, Revision)>, Error> {
     let mut writes = Vec::new();
     for asked in asked {
         writes.push(Write {
-            key: Key::Request(format!("{:016x}", nonce()?.0).into()),
+            key: Key::Request(format!("{name}{:016x}", nonce()?.0).into()),
             expect: Expect::Absent,
             value: Some(Record::Request(Arc::new(asked))),
         });

@@ -304,7 +304,8 @@ async fn what_others_want_paused_meanwhile_stays_paused() {
     let leading = async {
         tokio::time::sleep(Duration::from_secs(1)).await;
         let (_, mut request) = open_request(&desk).await;
-        (request.by, request.why) = ("bob".into(), "lunch".into());
+        // Whatever he says why: it is no forced change.
+        request.by = "bob".into();
         let key = Key::Request("bobs".into());
         desk.put(key, Record::Request(request.into())).await;
         lead(&desk, 2).await;
@@ -337,7 +338,7 @@ async fn what_another_forced_change_paused_too_is_resumed() {
         tokio::time::sleep(Duration::from_secs(1)).await;
         let (_, mut request) = open_request(&desk).await;
         request.by = "bob".into();
-        let key = Key::Request("bobs".into());
+        let key = Key::Request("forced-bobs".into());
         desk.put(key, Record::Request(request.into())).await;
         lead(&desk, 3).await;
     };
@@ -366,6 +367,70 @@ async fn what_another_one_resumes_too_early_is_paused_again() {
     };
     let (applied, ()) = tokio::join!(apply(&desk, &["0"]), leading);
     assert_eq!(applied.left_paused, []);
+    assert_eq!(applied.changes[0].served_by, None, "nobody was fenced");
+    assert_eq!(paused(&desk).await, [""; 0]);
+}
+
+/// Somebody else had paused it, and resumes it before its owner has let go: another forced change
+/// that is stopped, or an operator.
+async fn resumed_by_others(coordination: &str, requests: usize) {
+    let (desk, _) = served(coordination).await;
+    desk.decide(|overrides| overrides.pause(&partition("0")))
+        .await;
+    let others = async {
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        desk.decide(|overrides| overrides.resume(&partition("0")))
+            .await;
+        lead(&desk, requests).await;
+        if requests == 0 {
+            until_paused(&desk, &["0"]).await;
+            desk.owned("0", None, Some(20)).await;
+        }
+    };
+    let both = async { tokio::join!(apply(&desk, &["0"]), others) };
+    let both = tokio::time::timeout(Duration::from_secs(300), both).await;
+    let (applied, ()) = both.expect("it is paused again");
+    assert_eq!(applied.changes[0].verdict, Verdict::Change);
+    assert_eq!(applied.changes[0].served_by, None, "nobody was fenced");
+    assert_eq!(applied.left_paused, []);
+    assert_eq!(
+        paused(&desk).await,
+        [""; 0],
+        "and resumed by whoever paused it last"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_others_had_paused_and_resume_too_early_is_paused_again() {
+    resumed_by_others("leader", 2).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_others_had_paused_and_resume_too_early_is_paused_again_without_a_leader() {
+    resumed_by_others("leaderless", 0).await;
+}
+
+/// Two forced changes of one partition; the first one is stopped.
+#[tokio::test(start_paused = true)]
+async fn a_forced_change_outlives_another_one_without_a_leader() {
+    let (desk, _) = served("leaderless").await;
+    let (checkpoints, planned, rules) = patient(&desk).await;
+    let why = reason();
+    let first = async {
+        let stop = tokio::time::sleep(Duration::from_secs(3));
+        let stopped = checkpoints.apply_until(planned, rules, &why, stop).await;
+        assert_eq!(stopped.expect("writable").left_paused, []);
+        until_paused(&desk, &["0"]).await;
+        desk.owned("0", None, Some(20)).await;
+    };
+    let second = async {
+        until_paused(&desk, &["0", "1"]).await;
+        apply(&desk, &["0"]).await
+    };
+    let both = async { tokio::join!(first, second) };
+    let both = tokio::time::timeout(Duration::from_secs(300), both).await;
+    let ((), applied) = both.expect("it is paused again");
+    assert_eq!(applied.changes[0].verdict, Verdict::Change);
     assert_eq!(applied.changes[0].served_by, None, "nobody was fenced");
     assert_eq!(paused(&desk).await, [""; 0]);
 }
