@@ -220,6 +220,34 @@ fn a_worker_that_hangs_is_evicted_without_a_leader() {
     evicted(&leaderless());
 }
 
+/// The only worker is evicted for good: it leads, too, and nobody comes after it.
+fn the_last(config: &str) {
+    let mut group = Group::on("sqlite:group.db", config, 2);
+    let last = group.consume();
+    group.serving(last);
+    let desk = Desk {
+        group,
+        store: "sqlite:group.db".into(),
+    };
+    let evicted = desk.done(&["worker", "evict", "worker-0", "--for-good"]);
+    assert_eq!(evicted["workers"][0]["status"], "evicted", "{evicted}");
+    desk.group.until("its end, with an error", |lines| {
+        lines.iter().any(|(own, event)| {
+            *own == last && event["event"] == "stopped" && event["error"].is_string()
+        })
+    });
+}
+
+#[test]
+fn the_only_worker_is_evicted_for_good() {
+    the_last(CONFIG);
+}
+
+#[test]
+fn the_only_worker_is_evicted_for_good_without_a_leader() {
+    the_last(&leaderless());
+}
+
 #[test]
 fn nobody_is_asked_where_nobody_is() {
     let mut group = Group::new(2);

@@ -282,10 +282,21 @@ pub(super) async fn answer(
     let mut seen = false;
     let outcome = |records: &Records| {
         let found = records.requests.iter().find(|stored| stored.key == *key)?;
-        match &found.record {
-            Record::Request(record) => Some(record.outcome.clone()),
-            _ => None,
+        let Record::Request(record) = &found.record else {
+            return None;
+        };
+        // A leader that was evicted itself may leave nobody who could say that it is done.
+        if let Request::Evict {
+            worker,
+            incarnation,
+            ..
+        } = what
+            && !record.outcome.is_final()
+            && records.owner_session(worker, *incarnation) == OwnerSession::Over
+        {
+            return Some(Outcome::Done);
         }
+        Some(record.outcome.clone())
     };
     loop {
         let found = match follower.next(outcome).await {

@@ -341,3 +341,26 @@ async fn a_drain_whose_worker_dies_says_so_and_what_became_of_its_partitions() {
     let told = desk.seen().await.history.pop().expect("a line").text;
     assert!(told.contains("drain worker-0 (to see): not done"), "{told}");
 }
+
+/// It ends its own session, as it is told, and nobody is left who could say that this is done.
+#[tokio::test(start_paused = true)]
+async fn the_eviction_of_the_last_one_with_a_leader_is_done_when_its_session_is_over() {
+    let desk = Desk::new();
+    desk.group().await;
+    let life = desk.session("worker-0", SessionStatus::Live).await;
+    let ending = async {
+        while desk.seen().await.requests.is_empty() {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        desk.renew("worker-0", Some(life), SessionStatus::Dismissed, 1)
+            .await;
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        desk.renew("worker-0", Some(life), SessionStatus::Evicted, 2)
+            .await;
+    };
+    let began = tokio::time::Instant::now();
+    let asked = request(&desk.store, evict("worker-0", life), reason(), PATIENCE);
+    let (done, ()) = tokio::join!(asked, ending);
+    assert!(done.is_ok(), "{done:?}");
+    assert!(began.elapsed() >= Duration::from_secs(1), "not before");
+}
