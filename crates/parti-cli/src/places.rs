@@ -213,6 +213,21 @@ pub async fn group(store: &GroupStore) -> Result<Group, Failure> {
     }
 }
 
+/// The checkpoints of the group that the flags name, also if they still wait for it.
+pub async fn checkpoints(store: &GroupStore) -> Result<Group, Failure> {
+    if let Some(group) = inspect::group(store).await? {
+        return Ok(group);
+    }
+    let Some(waiting) = inspect::waiting(store).await? else {
+        return Err(no_group(store).await?);
+    };
+    eprintln!(
+        "group {} is not there yet: its first workers begin at these checkpoints",
+        plain(store.group())
+    );
+    Ok(waiting)
+}
+
 /// The group that the flags name, with what the source says of its partitions.
 pub async fn located(flags: &GroupFlags, source: &SourceFlags) -> Result<Group, Failure> {
     let store = records(flags).await?;

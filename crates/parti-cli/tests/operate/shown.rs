@@ -296,6 +296,19 @@ PARTITION  BEFORE  AFTER  CHANGE  EPOCH  SERVED BY
         shown.err,
         "4 checkpoints would change; nothing was written (--dry-run)\n"
     );
+    // To look needs no force; it is said what the change would need.
+    let looked = parti(
+        folder,
+        &reset(&["--all", "--to", "latest", "--dry-run"]),
+        "",
+    );
+    assert_eq!((looked.code, looked.out), (Some(0), shown.out));
+    assert_eq!(
+        looked.err,
+        "4 checkpoints would change; nothing was written (--dry-run)\n\
+         without --dry-run it is refused: partition 0 is being served by worker-0 (1 more); \
+         pause it or stop its worker, or give --force\n"
+    );
     let free = reset(&["-p", "2", "-p", "3", "--to", "7"]);
     let done = parti(folder, &free, "");
     assert_eq!(

@@ -58,5 +58,13 @@ pub async fn group(store: &GroupStore) -> Result<Option<Group>, Error> {
     Ok(records.exists().then(|| Group::of(store.group(), &records)))
 }
 
+/// Checkpoints that wait for their group: an import came before its first worker. `None` if there are
+/// none, or if the group is there.
+pub async fn waiting(store: &GroupStore) -> Result<Option<Group>, Error> {
+    let records = Records::read(store).await?;
+    let waits = !records.exists() && !records.partitions.is_empty();
+    Ok(waits.then(|| Group::of(store.group(), &records)))
+}
+
 #[cfg(test)]
 pub(crate) mod tests;

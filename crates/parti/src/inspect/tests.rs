@@ -164,8 +164,14 @@ async fn without_its_own_record_there_is_no_group() {
     let desk = Desk::new();
     desk.owned("0", None, None).await;
     assert_eq!(group(&desk.store).await, Ok(None));
+    let waits = waiting(&desk.store).await.expect("readable");
+    assert_eq!(
+        waits.expect("a checkpoint").partition_ids(),
+        [partition("0")]
+    );
     desk.group().await;
     assert_eq!(desk.seen().await.partitions.len(), 1);
+    assert_eq!(waiting(&desk.store).await, Ok(None), "it is there");
 }
 
 #[tokio::test]

@@ -36,7 +36,7 @@ enum Form {
 
 /// Does it.
 pub async fn run(args: Args) -> Result<(), Failure> {
-    let group = places::group(&places::records(&args.group).await?).await?;
+    let group = places::checkpoints(&places::records(&args.group).await?).await?;
     let rows = super::rows(&group);
     let mut text = String::new();
     match args.output {

@@ -24,7 +24,7 @@ pub struct Args {
 
 /// Does it.
 pub async fn run(args: Args) -> Result<(), Failure> {
-    let group = places::group(&places::records(&args.group).await?).await?;
+    let group = places::checkpoints(&places::records(&args.group).await?).await?;
     let Some(partition) = group.partition(&args.partition) else {
         return Err(super::unknown(&args.partition, &group));
     };

@@ -17,6 +17,8 @@ pub struct Args {
 
 /// Does it.
 pub async fn run(args: Args) -> Result<(), Failure> {
-    let (group, output) = places::looked_at(&args.look).await?;
-    show(output, &super::rows(&group), |rows| super::table(rows))
+    let group = places::checkpoints(&places::records(&args.look.group).await?).await?;
+    show(args.look.output.output, &super::rows(&group), |rows| {
+        super::table(rows)
+    })
 }

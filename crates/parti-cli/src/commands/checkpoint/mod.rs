@@ -7,6 +7,7 @@
 //! ```
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 use clap::Subcommand;
 use parti::core::codec;
@@ -169,7 +170,20 @@ async fn carry_out(
     wanted: Vec<Wanted>,
     manner: Manner,
 ) -> Result<(), Failure> {
-    let planned = checkpoints.plan(wanted, manner.rules);
+    let mut planned = checkpoints.plan(wanted.clone(), manner.rules);
+    let is_served = |change: &&Change| change.verdict == Verdict::Served;
+    let served: Vec<Change> = planned.iter().filter(is_served).cloned().collect();
+    if manner.dry_run && !served.is_empty() {
+        // To look at what would be needs no force.
+        let force = Some(Patience::from(Duration::ZERO));
+        planned = checkpoints.plan(
+            wanted,
+            Rules {
+                force,
+                ..manner.rules
+            },
+        );
+    }
     if let Some(refusal) = refusal(store, &planned, "nothing was changed", manner.rules).await? {
         return Err(refusal);
     }
@@ -195,6 +209,18 @@ async fn carry_out(
     let changed = count(changed.count(), "checkpoint");
     if manner.dry_run {
         eprintln!("{changed} would change; nothing was written (--dry-run)");
+        if let Some(first) = served.first() {
+            eprintln!(
+                "without --dry-run it is refused: partition {} is being served by {}{}; pause it or \
+                 stop its worker, or give --force",
+                plain(first.partition.as_str()),
+                plain(&or_dash(first.served_by.as_ref())),
+                match served.len() - 1 {
+                    0 => String::new(),
+                    more => format!(" ({more} more)"),
+                }
+            );
+        }
     } else {
         eprintln!("{changed} changed");
         tell_fenced(&changes);
