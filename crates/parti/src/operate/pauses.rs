@@ -265,6 +265,10 @@ impl<'a> Pauses<'a> {
             () = until => Ok(Outcome::Open),
         };
         let mut left = self.ours;
+        if !left.is_empty() && resumed.is_ok() {
+            // It was cut short before the store had taken what would resume them.
+            trouble = Some(store::Error::unknown("it did not answer in time"));
+        }
         if !resumed.as_ref().is_ok_and(Outcome::is_final) {
             left.extend(self.resuming);
         }

@@ -528,6 +528,7 @@ async fn whoever_stops_without_a_store_ends_in_time_and_says_what_may_be_left_pa
         assert_eq!(applied.left_paused, ["0", "1"].map(partition));
         let verdicts: Vec<&Verdict> = applied.changes.iter().map(|one| &one.verdict).collect();
         assert_eq!(verdicts, [&Verdict::Served, &Verdict::Served]);
+        assert!(applied.trouble.is_some(), "it is the store");
     }
 }
 
