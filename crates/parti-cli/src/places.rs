@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use parti::core::codec;
 use parti::inspect::{self, Bounds, Group};
 use parti::source::log::{Log, Topic};
 use parti::source::{JetStream, Source as _, SourceError};
@@ -195,14 +194,20 @@ pub async fn records(flags: &GroupFlags) -> Result<GroupStore, Failure> {
 
 /// The same, for records that may be the first of their store; a dry run makes no file for them.
 pub async fn first_records(flags: &GroupFlags, dry_run: bool) -> Result<GroupStore, Failure> {
-    check_store(&flags.store)?;
-    codec::check_readable("--group", &flags.group).map_err(Failure::usage)?;
-    let found = match dry_run {
-        true => store::open_existing(&flags.store).await?,
-        false => Some(store::open(&flags.store).await?),
-    };
-    let store = found.unwrap_or_else(|| Arc::new(store::Memory::new()));
-    Ok(GroupStore::new(store, &flags.group)?)
+    let found = found(&flags.store).await?;
+    let is_there = found.is_some();
+    let nothing = || Arc::new(store::Memory::new()) as Arc<dyn Store>;
+    let records = GroupStore::new(found.unwrap_or_else(nothing), &flags.group)?;
+    if let Some(problem) = records.unfit_to_begin("--group").await? {
+        return Err(Failure::usage(problem));
+    }
+    if is_there || dry_run {
+        return Ok(records);
+    }
+    Ok(GroupStore::new(
+        store::open(&flags.store).await?,
+        &flags.group,
+    )?)
 }
 
 /// The group that the flags name.

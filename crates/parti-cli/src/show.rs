@@ -76,21 +76,21 @@ pub fn age(ms: u64) -> String {
     }
 }
 
-/// Text that somebody else wrote, for a terminal: whatever would steer it, or begin a new line, is
-/// written out.
+/// Text that somebody else wrote, for a terminal: whatever would steer it, begin a new line, or make
+/// two names look the same, is written out.
 pub fn plain(text: &str) -> String {
-    written_out(text, text::steers)
+    written_out(text, text::is_unseen)
 }
 
 /// The same for a text of several lines.
 pub fn plain_lines(text: &str) -> String {
-    written_out(text, |c| text::steers(c) && c != '\n')
+    written_out(text, |c| text::is_unseen(c) && c != '\n')
 }
 
-fn written_out(text: &str, steers: impl Fn(char) -> bool) -> String {
+fn written_out(text: &str, hidden: impl Fn(char) -> bool) -> String {
     let mut shown = String::with_capacity(text.len());
     for c in text.chars() {
-        if steers(c) {
+        if hidden(c) {
             shown.extend(c.escape_default());
         } else {
             shown.push(c);

@@ -18,6 +18,7 @@ pub use template::Template;
 
 use crate::ids::{PartitionId, WorkerId};
 use crate::problem::Problem;
+use crate::text::is_unseen;
 
 /// The longest partition id, in bytes, after escaping.
 pub const MAX_ID: usize = 200;
@@ -164,18 +165,35 @@ pub fn check_group(name: &str) -> Result<(), Problem> {
     check_name("group", name)
 }
 
-/// Checks the name of something that is about to be made, a group or a topic: people will read it in
-/// tables and logs. What is there already can be looked at and ended under any name.
+/// Checks the name of something that is about to be made, a group, a topic or a consumer: people will
+/// read it in tables and logs, and type it. Two names that look the same must not be two, nor may
+/// one look like none. What is there already goes on, and can be looked at and ended, under any name.
 pub fn check_readable(field: &str, name: &str) -> Result<(), Problem> {
-    let Some(bad) = name.chars().find(|c| crate::text::steers(*c)) else {
+    let (what, remedy) = if let Some(bad) = name.chars().find(|c| is_unseen(*c)) {
+        let kind = if bad.is_control() {
+            "control"
+        } else {
+            "invisible"
+        };
+        let bad = bad.escape_default();
+        (
+            format!("contains the {kind} character '{bad}'"),
+            "leave it out",
+        )
+    } else if name.is_empty() {
+        ("is empty".into(), "give it a name")
+    } else if name.trim().is_empty() {
+        (
+            "is nothing but space".into(),
+            "give it a name that can be seen",
+        )
+    } else if name.trim() != name {
+        ("begins or ends with a space".into(), "leave that out")
+    } else {
         return Ok(());
     };
-    Err(Problem::new(
-        field,
-        name,
-        format!("contains the control character '{}'", bad.escape_default()),
-        "leave it out",
-    ))
+    // In quotes: else a space at an end could not be told.
+    Err(Problem::new(field, format!("\"{name}\""), what, remedy))
 }
 
 /// The stable id with this number. The prefix comes from a validated configuration.
@@ -371,18 +389,61 @@ pub(crate) mod tests {
                 .to_string(),
             "worker_id_prefix: my worker contains ' '; use 1 to 64 characters of A-Z a-z 0-9 _ -"
         );
-        for fine in ["orders.eu", "заказы", "a b/c", "नमस्ते"] {
+        for fine in [
+            "orders.eu",
+            "заказы",
+            "a b/c",
+            "नमस्ते",
+            "e\u{301}t\u{e9}",
+            "順\u{3000}番",
+        ] {
             assert_eq!(check_readable("topic", fine), Ok(()));
         }
-        for wrong in ["a\nb", "\u{1b}[2J", "a\u{202e}b", "\0", "\u{85}"] {
+    }
+
+    #[test]
+    fn a_new_name_is_one_that_can_be_seen() {
+        for (wrong, why) in [
+            (
+                "a\nb",
+                r#""a\nb" contains the control character '\n'; leave it out"#,
+            ),
+            (
+                "\u{1b}[2J",
+                r#""\u{1b}[2J" contains the control character '\u{1b}'; leave it out"#,
+            ),
+            (
+                "a\u{200b}",
+                r#""a\u{200b}" contains the invisible character '\u{200b}'; leave it out"#,
+            ),
+            (
+                "\u{3164}",
+                r#""\u{3164}" contains the invisible character '\u{3164}'; leave it out"#,
+            ),
+            ("", r#""" is empty; give it a name"#),
+            (
+                " \u{a0}",
+                r#"" \u{a0}" is nothing but space; give it a name that can be seen"#,
+            ),
+            ("a ", r#""a " begins or ends with a space; leave that out"#),
+            (
+                "\u{3000}a",
+                r#""\u{3000}a" begins or ends with a space; leave that out"#,
+            ),
+        ] {
+            let refused = check_readable("group", wrong).expect_err(why);
+            assert_eq!(refused.to_string(), format!("group: {why}"));
+        }
+        for wrong in [
+            "a\u{202e}b",
+            "\0",
+            "\u{85}",
+            "a\u{feff}b",
+            "a\u{e0062}",
+            "\u{2028}",
+        ] {
             assert!(check_readable("topic", wrong).is_err(), "{wrong:?}");
         }
-        assert_eq!(
-            check_readable("group", "a\nb")
-                .expect_err("a new line")
-                .to_string(),
-            "group: a\\nb contains the control character '\\n'; leave it out"
-        );
     }
 
     #[test]

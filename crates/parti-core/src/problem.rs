@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use crate::text::is_unseen;
+
 /// The most characters of a value that a message repeats.
 const SHOWN: usize = 60;
 
@@ -10,7 +12,7 @@ const SHOWN: usize = 60;
 pub struct Problem {
     /// Where, as a path such as `assignment.rebalance_cooldown`.
     pub field: String,
-    /// The value, shortened and with control characters escaped.
+    /// The value, shortened, with what nobody sees escaped.
     pub value: String,
     /// What is wrong with it.
     pub what: String,
@@ -118,7 +120,9 @@ pub(crate) fn shown_up_to(value: &str, most: usize) -> String {
         }
         match c {
             '"' | '\'' | '\\' => out.push(c),
-            // `escape_debug` leaves what prints alone, and escapes control and format characters.
+            // Some of these are letters, and count as what prints.
+            c if is_unseen(c) && !c.is_control() => out.extend(c.escape_unicode()),
+            // `escape_debug` leaves what prints alone, and escapes the rest.
             c => out.extend(c.escape_debug()),
         }
     }
@@ -135,6 +139,10 @@ mod tests {
         assert_eq!(
             problem.to_string(),
             "a.b: x\\ny\\u{1b}[31m has a line break; remove it"
+        );
+        assert_eq!(
+            shown("a\u{3164}\u{fe0f}\u{ad}é"),
+            "a\\u{3164}\\u{fe0f}\\u{ad}é"
         );
     }
 

@@ -10,6 +10,7 @@
 use axum::Json;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
+use parti::core::problem::Problem;
 use parti::source::SourceError;
 use parti::source::log::LogError;
 use parti::{Fatal, WorkerError, operate, store};
@@ -210,6 +211,18 @@ impl IntoResponse for Failure {
         }
         response.extensions_mut().insert(told);
         response
+    }
+}
+
+impl From<Problem> for Failure {
+    fn from(problem: Problem) -> Self {
+        let Problem {
+            field,
+            value,
+            what,
+            remedy,
+        } = problem;
+        Self::bad(format!("{field}: {value} {what}"), remedy)
     }
 }
 

@@ -1,8 +1,8 @@
 // How values become text. Pure.
 
-const UNSEEN = /[\p{Cc}\p{Cf}\p{Zl}\p{Zp}\p{Co}\p{Cn}\p{Cs}]/gu;
+const UNSEEN = /[\p{Cc}\p{Cf}\p{Zl}\p{Zp}\p{Co}\p{Cn}\p{Cs}\p{Default_Ignorable_Code_Point}]/gu;
 
-/** A name with everything visible: control and direction characters appear as their code. */
+/** A name with everything visible: what nobody sees, or what turns text round, appears as its code. */
 export function visible(name) {
   return String(name).replace(UNSEEN, (c) => `\\u{${c.codePointAt(0).toString(16)}}`);
 }

@@ -10,11 +10,10 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use parti_core::codec;
 use parti_core::config::{Config, Coordination};
 use parti_core::io::SourceKind;
 use parti_core::leader::election::Agent;
-use parti_core::problem::{Problem, Problems};
+use parti_core::problem::Problem;
 use parti_core::session::Belonging;
 use parti_core::strategy::{self, Strategy};
 use parti_core::worker::Options;
@@ -32,7 +31,7 @@ use crate::metrics::{Meters, Metrics, Probe, Timed};
 use crate::partitions::PartitionSource;
 use crate::source::Transport;
 use crate::store::metered::Metered;
-use crate::store::{GroupStore, Store};
+use crate::store::{self, GroupStore, Store};
 
 /// Settings of a worker or a manager that is to be started; `C` says how it consumes.
 pub struct Builder<C> {
@@ -162,17 +161,29 @@ impl<C> Builder<C> {
 
     pub(crate) fn check(&self) -> Result<(), WorkerError> {
         self.config.validate().map_err(WorkerError::Config)?;
-        let named = codec::check_readable("group", &self.group);
-        let mut problems: Vec<Problem> = named.err().into_iter().collect();
         if self.agent.is_some() && self.config.coordination == Coordination::Leaderless {
-            problems.push(Problem::new(
+            let problem = Problem::new(
                 "coordination",
                 "leaderless",
                 "has nobody for an election agent to elect",
                 "leave out the agent, or set it to leader",
-            ));
+            );
+            return Err(WorkerError::Config(problem.into()));
         }
-        Problems::none_of(problems).map_err(WorkerError::Config)
+        Ok(())
+    }
+
+    /// Refuses a group's name that no store can have, and one that nobody could read, unless the
+    /// group is there already.
+    async fn check_name(&self) -> Result<(), WorkerError> {
+        let records = GroupStore::new(self.store.clone(), &self.group)?;
+        let limit = self.config.operation_timeout;
+        let unfit = tokio::time::timeout(limit, records.unfit_to_begin("group")).await;
+        let silent = |_| store::Error::unavailable(format!("no answer within {limit:?}"));
+        match unfit.map_err(silent)?? {
+            Some(problem) => Err(WorkerError::Config(problem.into())),
+            None => Ok(()),
+        }
     }
 
     /// Starts all tasks, and waits for the first assignment.
@@ -181,7 +192,7 @@ impl<C> Builder<C> {
         consume: impl FnOnce(&Wiring) -> Consumption,
     ) -> Result<Member, WorkerError> {
         // A name that is refused is refused before anything is started.
-        GroupStore::new(self.store.clone(), &self.group)?;
+        self.check_name().await?;
         let lease = Arc::new(Lease::new(self.clock.clone()));
         let (committer, inbox) = commits(lease.clone());
         let (caller, reporter, hooked) = hooks::caller(self.hooks);

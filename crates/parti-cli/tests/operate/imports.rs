@@ -124,7 +124,7 @@ PARTITION  BEFORE  AFTER  CHANGE    EPOCH  SERVED BY
     assert_eq!(odd.code, Some(2), "{}", odd.err);
     assert!(
         odd.err
-            .contains("a\\nb contains the control character '\\n'"),
+            .contains("--group: \"a\\nb\" contains the control character '\\n'"),
         "{}",
         odd.err
     );

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use parti_servers::{nats, postgres};
 
-use super::scene::{billing, parti};
+use super::scene::{Desk, billing, group_record, parti, said};
 
 const STORE: [&str; 2] = ["--store", "sqlite:group.db"];
 const BILLING: [&str; 4] = ["--store", "sqlite:group.db", "--group", "billing"];
@@ -99,7 +99,7 @@ async fn bad_requests_are_refused_with_the_reason() {
         folder,
         &[&["consume", "--group", "a\nb"], &STORE, &LOG],
         2,
-        "group: a\\nb contains the control character '\\n'",
+        "group: \"a\\nb\" contains the control character '\\n'",
     );
     let topic = [
         "topic",
@@ -113,7 +113,7 @@ async fn bad_requests_are_refused_with_the_reason() {
         folder,
         &[&topic, &["--topic", "a\u{9b}b"]],
         2,
-        "topic: a\\u{9b}b contains the control character",
+        "topic: \"a\\u{9b}b\" contains the control character",
     );
     for url in ["sqlite:..", "sqlite:.", "sqlite:data/..", "sqlite:/"] {
         refused(
@@ -358,4 +358,71 @@ fn who_may_only_read_is_told_so() {
     assert_eq!(told.code, Some(4), "{}", told.err);
     let all = format!("{}{}", told.out, told.err);
     assert!(!all.contains("wrong") && !all.contains("secret"), "{all}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_nobody_sees_makes_no_name_and_ends_with_what_has_one() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let url = format!("sqlite:{}", folder.path().join("group.db").display());
+    let odd = "a\u{200b}";
+    Desk::open(&url, odd).await.put(vec![group_record(7)]).await;
+    let folder = folder.path();
+    assert_eq!(
+        parti(
+            folder,
+            &[
+                "topic",
+                "create",
+                "--partitions",
+                "2",
+                LOG[0],
+                LOG[1],
+                LOG[2],
+                LOG[3]
+            ],
+            ""
+        )
+        .code,
+        Some(0)
+    );
+    let cursor = "{\"partition\":\"0\",\"offset\":9}\n";
+    std::fs::write(folder.join("at"), cursor).expect("written");
+    for (name, why) in [
+        (
+            "a\u{2060}",
+            "\"a\\u{2060}\" contains the invisible character",
+        ),
+        ("a ", "\"a \" begins or ends with a space; leave that out"),
+        (" ", "\" \" is nothing but space"),
+    ] {
+        let group = ["consume", "--group", name];
+        refused(folder, &[&group, &STORE, &LOG], 2, &format!("group: {why}"));
+        let import = ["checkpoint", "import", "--new-group", "--group", name, "at"];
+        // In a store that is not there nothing is made either.
+        for store in ["sqlite:group.db", "sqlite:none.db"] {
+            let why = format!("--group: {why}");
+            refused(folder, &[&import, &["--store", store]], 2, &why);
+        }
+        let topic = [
+            "topic",
+            "create",
+            "--partitions",
+            "2",
+            "--source",
+            "log:log",
+        ];
+        let why = format!("topic: {why}");
+        refused(folder, &[&topic, &["--topic", name]], 2, &why);
+    }
+    assert!(!folder.join("none.db").exists());
+    let of_odd = |command: &[&'static str]| {
+        let of_odd = ["--store", "sqlite:group.db", "--group", odd];
+        said(folder, &[command, &of_odd].concat())
+    };
+    let listed = said(folder, &[&["group", "list"], &STORE[..]].concat());
+    assert!(listed.contains("a\\u{200b}"), "{listed}");
+    assert!(of_odd(&["group", "describe"]).contains("a\\u{200b}"));
+    of_odd(&["group", "delete"]);
+    let listed = said(folder, &[&["group", "list"], &STORE[..]].concat());
+    assert!(!listed.contains("200b"), "{listed}");
 }

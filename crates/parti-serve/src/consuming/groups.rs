@@ -27,7 +27,9 @@ use parti::{PartitionId, StartPosition};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use utoipa::ToSchema;
+use utoipa::openapi::Object;
 
+use super::names;
 use crate::App;
 use crate::extract::Body;
 use crate::failure::{ErrorBody, Failure, no_group};
@@ -45,13 +47,18 @@ pub struct NewGroup {
     #[schema(min_length = 1, max_length = 64, pattern = "^[A-Za-z0-9_-]+$")]
     group: String,
     /// The topic of the log; made if there is none.
-    #[schema(min_length = 1)]
+    #[schema(schema_with = topic_schema)]
     topic: String,
     /// How many partitions, for good.
     #[schema(minimum = 1, maximum = 100000)]
     partitions: u32,
     /// How they are spread; fair_share by default.
     strategy: Option<StrategyName>,
+}
+
+fn topic_schema() -> Object {
+    let described = "The topic of the log; made if there is none.";
+    names::schema(described).min_length(Some(1)).build()
 }
 
 /// A group that was made over HTTP.
@@ -75,7 +82,7 @@ pub async fn create(
     State(app): State<Arc<App>>,
     Body(new): Body<NewGroup>,
 ) -> Result<(StatusCode, Json<Made>), Failure> {
-    codec::check_group(&new.group).map_err(|problem| Failure::bad(problem, "give another name"))?;
+    codec::check_group(&new.group)?;
     if new.partitions == 0 || new.partitions > 100_000 {
         return Err(Failure::bad(
             "a group has from 1 to 100000 partitions",

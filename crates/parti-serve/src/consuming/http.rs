@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use utoipa::ToSchema;
 
+use super::names;
 use super::progress::{Commit, Committed, Release, Released};
 use super::seat::{Client, Liveness, Seat};
 use crate::App;
@@ -21,14 +22,6 @@ use crate::sse::{self, Manner};
 
 /// The most commits of one request.
 const MOST_COMMITS: usize = 10_000;
-/// The longest name of a consumer.
-const LONGEST_NAME: usize = 200;
-/// Whether a consumer may be called so: it is shown in lists and logged.
-pub fn is_name(text: &str) -> bool {
-    let fits = (1..=LONGEST_NAME).contains(&text.chars().count());
-    fits && !text.chars().any(char::is_control)
-}
-
 /// The most bytes of metadata.
 const MOST_METADATA: usize = 4_096;
 
@@ -37,11 +30,7 @@ const MOST_METADATA: usize = 4_096;
 #[serde(deny_unknown_fields)]
 pub struct Registration {
     /// What it calls itself.
-    #[schema(
-        min_length = 1,
-        max_length = 200,
-        pattern = r"^[^\x00-\x1f\x7f-\x9f]+$"
-    )]
+    #[schema(schema_with = names::consumer_schema)]
     consumer: String,
     /// What else there is to know of it.
     #[serde(default)]
@@ -81,14 +70,7 @@ pub async fn register(
     Named(group): Named<String>,
     Body(new): Body<Registration>,
 ) -> Result<(StatusCode, Json<Opened>), Failure> {
-    if !is_name(&new.consumer) {
-        return Err(Failure::bad(
-            format!(
-                "consumer: a name has from 1 to {LONGEST_NAME} characters, no control characters"
-            ),
-            "give such a name",
-        ));
-    }
+    names::check_consumer(&new.consumer)?;
     let metadata = Value::Object(new.metadata);
     if metadata.to_string().len() > MOST_METADATA {
         return Err(Failure::bad(

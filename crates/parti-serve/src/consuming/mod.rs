@@ -22,6 +22,7 @@
 mod groups;
 mod host;
 mod http;
+mod names;
 mod progress;
 mod registry;
 mod seat;

@@ -18,7 +18,7 @@ use tokio_util::task::TaskTracker;
 
 use super::groups::Setup;
 use super::host::host;
-use super::http::is_name;
+use super::names;
 use super::seat::{Client, End, Ended, Meaning, Seat};
 use super::token::{self, Secret, SessionId, Shown};
 use crate::access::Hashed;
@@ -230,7 +230,7 @@ impl Registry {
     fn known(&self, token: &str, group: &str, session: &str) -> Result<Known, Failure> {
         let shown = token::read(token).filter(|shown| {
             let named = shown.id.group == group && shown.id.to_string() == session;
-            named && is_name(&shown.consumer)
+            named && names::can_be_told(&shown.consumer)
         });
         let shown = shown.ok_or_else(wrong_token)?;
         let number = codec::worker_number(&self.config.worker_id_prefix, &shown.id.worker);

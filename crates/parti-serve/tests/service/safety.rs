@@ -182,6 +182,41 @@ async fn other_hosts_and_origins_are_refused() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_name_that_nobody_can_read_is_refused_with_the_reason() {
+    let scene = Scene::new().await;
+    scene.make_group(2).await;
+    for (name, why) in [
+        (
+            "x\u{200b}",
+            r#""x\u{200b}" contains the invisible character '\u{200b}'"#,
+        ),
+        (
+            "x\u{e0041}",
+            r#""x\u{e0041}" contains the invisible character"#,
+        ),
+        (" x", r#"" x" begins or ends with a space"#),
+        ("", r#""" is empty"#),
+    ] {
+        let consumer = json!({"consumer": name});
+        let reply = scene.post("/v1/groups/g/sessions", &consumer).await;
+        assert_eq!((reply.status, reply.code().as_str()), (400, "bad_request"));
+        let told = reply.json()["error"].clone();
+        let message = told["message"].as_str().expect("a message");
+        assert!(message.starts_with(&format!("consumer: {why}")), "{told}");
+        assert!(
+            !told["remedy"].as_str().expect("a remedy").is_empty(),
+            "{told}"
+        );
+    }
+    for (group, topic, field) in [("h ", "t", "group: "), ("h", "t\u{feff}", "topic: ")] {
+        let group = json!({"group": group, "topic": topic, "partitions": 2});
+        let reply = scene.post("/v1/groups", &group).await;
+        assert_eq!(reply.status, 400, "{reply:?}");
+        assert!(reply.body.contains(field), "{reply:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn garbage_and_too_much_are_refused_and_others_are_served() {
     let scene = Scene::with(|settings| settings.limits.body = 10_000).await;
     scene.make_group(2).await;

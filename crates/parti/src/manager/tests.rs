@@ -5,6 +5,8 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use parti_core::config::Config;
+use parti_core::io::{Expect, Write, WriteOutcome};
+use parti_core::key::Key;
 use tokio::sync::mpsc;
 
 use super::*;
@@ -199,6 +201,44 @@ async fn a_move_goes_on_exactly_after_the_last_commit_and_old_epochs_are_refused
     let next = |grant: &Grant| grant.next_offset.0;
     let starts: BTreeSet<u64> = third.grants().values().map(next).collect();
     assert_eq!(starts, [13, 19].into(), "kept across the stop");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_name_that_nobody_can_read_begins_no_group_and_ends_none() {
+    let (store, fake) = (Memory::new(), Fake::default());
+    let odd = "a\u{200b}";
+    let started = || {
+        Manager::builder(odd, store.clone(), StaticPartitions::numbered(8))
+            .clock(TestClock::new())
+            .start(fake.clone())
+    };
+    let refused = started().await.expect_err("refused").to_string();
+    let why = r#"group: "a\u{200b}" contains the invisible character '\u{200b}'; leave it out"#;
+    assert_eq!(refused, why);
+    let names = || async { GroupStore::names(&store).await.expect("names") };
+    assert!(names().await.is_empty(), "nothing was written");
+    // One that an older program began.
+    manager(store.clone(), &fake)
+        .await
+        .stop()
+        .await
+        .expect("ends");
+    let records = |group| GroupStore::new(store.clone().into_store(), group).expect("a name");
+    let found = records("g").read(&Key::Group).await.expect("a store");
+    let write = Write {
+        key: Key::Group,
+        expect: Expect::Absent,
+        value: found.map(|stored| stored.record),
+    };
+    let written = records(odd).write(&[write]).await;
+    assert!(
+        matches!(written[..], [WriteOutcome::Done(_)]),
+        "{written:?}"
+    );
+    let goes_on = started().await.expect("goes on");
+    fake.has(8).await;
+    assert_eq!(names().await, [odd, "g"]);
+    goes_on.stop().await.expect("stops");
 }
 
 #[tokio::test(start_paused = true)]

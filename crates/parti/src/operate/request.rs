@@ -19,7 +19,7 @@ use parti_core::record::{
     EventKind, Outcome, OverridesRecord, Record, Request, RequestRecord, SessionStatus,
     WorkerRecord,
 };
-use parti_core::text::count;
+use parti_core::text::{count, is_unseen};
 use serde::Serialize;
 
 use super::evict::{end_silent, revoke};
@@ -61,19 +61,14 @@ impl Reason {
                     "{what} has {long} bytes; give up to {LONGEST}"
                 )));
             }
-            if text.chars().any(|c| c.is_control() || is_invisible(c)) {
+            if text.chars().any(is_unseen) {
                 return Err(Error::Refused(format!(
-                    "{what} has line breaks, control or direction characters; give one plain line"
+                    "{what} has line breaks, control or invisible characters; give one plain line"
                 )));
             }
         }
         Ok(())
     }
-}
-
-/// Characters that change how the text around them is shown.
-fn is_invisible(c: char) -> bool {
-    matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
 /// How long to wait for what.

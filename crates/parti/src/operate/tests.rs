@@ -46,6 +46,7 @@ fn a_reason_is_one_plain_line_of_somebody() {
         ("alice\nbob asked to delete: done", ""),
         ("alice", "a\u{1b}[31mred"),
         ("alice", "a\u{202e}b"),
+        ("alice\u{2060}", ""),
         ("alice", &long),
         (&long, ""),
     ] {

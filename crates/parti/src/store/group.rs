@@ -18,6 +18,7 @@ use futures_util::stream::BoxStream;
 use parti_core::codec;
 use parti_core::io::{self, StoreError, WriteOutcome};
 use parti_core::key::{Key, Prefix};
+use parti_core::problem::Problem;
 use parti_core::record::Record;
 
 use super::{Bytes, Change, Entry, Error, MAX_VALUE, Revision, Scope, Store, Write};
@@ -67,7 +68,16 @@ impl GroupStore {
         })
     }
 
-    /// The same, telling somebody of every error that is no conflict.
+    /// Why work must not begin under this name, if it must not. Only a new group is refused: one that
+    /// is there goes on under any name.
+    pub async fn unfit_to_begin(&self, field: &str) -> Result<Option<Problem>, Error> {
+        match codec::check_readable(field, &self.group) {
+            Err(problem) if self.read(&Key::Group).await?.is_none() => Ok(Some(problem)),
+            _ => Ok(None),
+        }
+    }
+
+    /// These records, telling somebody of every error that is no conflict.
     pub(crate) fn telling(mut self, trouble: impl Fn(&Error) + Send + Sync + 'static) -> Self {
         self.trouble = Some(Arc::new(trouble));
         self
