@@ -1,5 +1,6 @@
 //! What handlers get out of a request, with errors that look like all others.
 
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -8,7 +9,9 @@ use axum::extract::rejection::BytesRejection;
 use axum::extract::{FromRequest, FromRequestParts, Path, Query, Request};
 use axum::http::request::Parts;
 use axum::http::{StatusCode, header};
+use parti::core::problem::shown;
 use serde::de::DeserializeOwned;
+use serde_json::{Map, Value};
 
 use crate::App;
 use crate::failure::Failure;
@@ -96,21 +99,53 @@ impl<T: DeserializeOwned + Send> FromRequestParts<Arc<App>> for Named<T> {
     }
 }
 
-/// What follows the question mark.
+/// What follows the question mark: numbers, each with a name.
 pub struct Asked<T>(pub T);
 
 impl<T: DeserializeOwned + Send> FromRequestParts<Arc<App>> for Asked<T> {
     type Rejection = Failure;
 
     async fn from_request_parts(parts: &mut Parts, app: &Arc<App>) -> Result<Self, Failure> {
-        match Query::<T>::from_request_parts(parts, app).await {
-            Ok(Query(value)) => Ok(Self(value)),
-            Err(error) => Err(Failure::bad(
-                error.body_text(),
-                "GET /v1/openapi.json says what can be asked",
-            )),
+        let pairs = Query::<Vec<(String, String)>>::from_request_parts(parts, app).await;
+        let Query(pairs) = pairs.map_err(|error| unasked(error.body_text()))?;
+        asked(pairs).map(Self)
+    }
+}
+
+/// What pairs of names and numbers say.
+fn asked<T: DeserializeOwned>(pairs: Vec<(String, String)>) -> Result<T, Failure> {
+    let mut numbers = Map::new();
+    for (name, value) in pairs {
+        let Ok(number) = value.parse::<u64>() else {
+            return Err(Failure::bad(
+                format!("{name}: \"{}\" is no whole number", shown(&value)),
+                format!("give {name} as a number such as 100"),
+            ));
+        };
+        if numbers.insert(name.clone(), number.into()).is_some() {
+            return Err(Failure::bad(
+                format!("{name}: {number} is not the only one"),
+                format!("give {name} once"),
+            ));
         }
     }
+    serde_path_to_error::deserialize(Value::Object(numbers)).map_err(unasked)
+}
+
+fn unasked(why: impl ToString) -> Failure {
+    Failure::bad(why, "GET /v1/openapi.json says what can be asked")
+}
+
+/// A number of a query, if it is as large as it may be.
+pub fn within(name: &str, number: u64, range: RangeInclusive<u64>) -> Result<u64, Failure> {
+    if range.contains(&number) {
+        return Ok(number);
+    }
+    let (least, most) = range.into_inner();
+    Err(Failure::bad(
+        format!("{name}: {number} is not from {least} to {most}"),
+        format!("give {name} from {least} to {most}"),
+    ))
 }
 
 #[cfg(test)]
@@ -167,5 +202,59 @@ mod tests {
             );
         }
         read::<Sent>(br#"{"commits":[{"offset":1}]}"#).expect("it fits");
+    }
+
+    #[derive(Debug, Deserialize, PartialEq)]
+    struct Wanted {
+        #[serde(default)]
+        from: u64,
+        limit: Option<u64>,
+    }
+
+    #[test]
+    fn a_number_that_cannot_be_is_named_with_its_value() {
+        let of = |pairs: &[(&str, &str)]| {
+            let pairs = pairs
+                .iter()
+                .map(|(name, value)| ((*name).into(), (*value).into()));
+            asked::<Wanted>(pairs.collect())
+        };
+        for value in [
+            "abc",
+            "-1",
+            "1.5",
+            "",
+            "18446744073709551616",
+            " 1",
+            "a\u{200b}\n",
+        ] {
+            let failure = of(&[("from", "7"), ("limit", value)]).expect_err(value);
+            let value = shown(value);
+            let why = format!("limit: \"{value}\" is no whole number");
+            assert_eq!(failure.message(), why);
+            assert!(failure.remedy().starts_with("give limit as"), "{failure:?}");
+        }
+        let twice = of(&[("limit", "1"), ("limit", "2")]).expect_err("twice");
+        assert_eq!(twice.message(), "limit: 2 is not the only one");
+        for (number, fits) in [(0, false), (1, true), (1000, true), (1001, false)] {
+            let found = within("limit", number, 1..=1000);
+            assert_eq!(found.is_ok(), fits, "{number}");
+            if let Err(failure) = found {
+                let why = format!("limit: {number} is not from 1 to 1000");
+                assert_eq!(failure.message(), why);
+                assert_eq!(failure.remedy(), "give limit from 1 to 1000");
+            }
+        }
+        let (from, limit) = (u64::MAX, Some(3));
+        let fits = of(&[("limit", "3"), ("from", "18446744073709551615")]);
+        assert_eq!(fits.expect("it fits"), Wanted { from, limit });
+        let none = of(&[]).expect("it fits");
+        assert_eq!(
+            none,
+            Wanted {
+                from: 0,
+                limit: None
+            }
+        );
     }
 }

@@ -21,7 +21,7 @@ use utoipa::{IntoParams, ToSchema};
 
 use crate::App;
 use crate::access::{Caller, Role};
-use crate::extract::{Asked, Body, Named};
+use crate::extract::{Asked, Body, Named, within};
 use crate::failure::{ErrorBody, Failure, no_group};
 use crate::history::{self, Line, NEWEST};
 use crate::sse::{self, Manner};
@@ -155,7 +155,7 @@ pub struct Part {
     before: Option<u64>,
     /// The most lines, 200 by default.
     #[param(minimum = 1, maximum = 1000)]
-    limit: Option<u32>,
+    limit: Option<u64>,
 }
 
 /// Lines of a history.
@@ -180,8 +180,7 @@ pub async fn events(
 ) -> Result<Json<Lines>, Failure> {
     let limit = match part.limit {
         None => NEWEST,
-        Some(limit @ 1..=1000) => limit as usize,
-        Some(_) => return Err(Failure::bad("the limit is from 1 to 1000", "ask for that")),
+        Some(limit) => within("limit", limit, 1..=1000)? as usize,
     };
     let records = app.places.records(&name)?;
     let before = part.before.unwrap_or(u64::MAX);

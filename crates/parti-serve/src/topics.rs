@@ -18,15 +18,15 @@ use tokio::time::Instant;
 use utoipa::{IntoParams, ToSchema};
 
 use crate::App;
-use crate::extract::{Asked, Body, Named};
+use crate::extract::{Asked, Body, Named, within};
 use crate::failure::{ErrorBody, Failure};
 use crate::looking::partition;
 use crate::places::Opened;
 
-/// The longest wait for messages.
-const LONGEST_WAIT: Duration = Duration::from_secs(30);
+/// The longest wait for messages, in milliseconds.
+const LONGEST_WAIT_MS: u64 = 30_000;
 /// The most messages of one answer.
-const MOST: u32 = 1_000;
+const MOST: u64 = 1_000;
 /// The most bytes of one answer.
 pub const MOST_BYTES: usize = 1024 * 1024;
 /// Bytes of messages that are written without further ado.
@@ -172,14 +172,14 @@ pub struct From {
     from: u64,
     /// The most messages, 100 by default.
     #[param(minimum = 1, maximum = 1000)]
-    limit: Option<u32>,
+    limit: Option<u64>,
     /// If there are none, wait for so long, 30 seconds at the most.
     #[serde(default)]
     #[param(maximum = 30000)]
     wait_ms: u64,
     /// The most bytes of the answer, 1 MiB by default. One message always comes, however large.
     #[param(minimum = 1, maximum = 1048576)]
-    max_bytes: Option<usize>,
+    max_bytes: Option<u64>,
 }
 
 /// Messages as found.
@@ -250,27 +250,10 @@ pub async fn fetch(
     Named((topic, id)): Named<(String, String)>,
     Asked(from): Asked<From>,
 ) -> Result<Response, Failure> {
-    let limit = from.limit.unwrap_or(100);
-    if limit == 0 || limit > MOST {
-        return Err(Failure::bad(
-            format!("the limit is from 1 to {MOST}"),
-            "ask for that",
-        ));
-    }
-    let wait = Duration::from_millis(from.wait_ms);
-    if wait > LONGEST_WAIT {
-        return Err(Failure::bad(
-            format!("nobody waits for longer than {LONGEST_WAIT:?}"),
-            "ask for that, and then again",
-        ));
-    }
-    let bytes = from.max_bytes.unwrap_or(app.limits.fetch);
-    if bytes == 0 || bytes > app.limits.fetch {
-        return Err(Failure::bad(
-            format!("max_bytes is from 1 to {}", app.limits.fetch),
-            "ask for that",
-        ));
-    }
+    let limit = within("limit", from.limit.unwrap_or(100), 1..=MOST)?;
+    let wait = within("wait_ms", from.wait_ms, 0..=LONGEST_WAIT_MS)?;
+    let most = app.limits.fetch as u64;
+    let bytes = within("max_bytes", from.max_bytes.unwrap_or(most), 1..=most)?;
     let opened = app.places.topic(&topic).await?;
     let partitions = opened.topic.partitions();
     let number = id.parse::<u32>().ok();
@@ -285,8 +268,8 @@ pub async fn fetch(
         id: PartitionId::new(id),
         from: Offset(from.from),
         limit: limit as usize,
-        bytes,
-        until: Instant::now() + wait,
+        bytes: bytes as usize,
+        until: Instant::now() + Duration::from_millis(wait),
     };
     let body = tokio::select! {
         body = reading.answer(&app) => body?,

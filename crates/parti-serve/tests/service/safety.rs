@@ -286,14 +286,47 @@ async fn garbage_and_too_much_are_refused_and_others_are_served() {
         raw(address, b"\x16\x03\x01 nonsense\r\n\r\n").await.status,
         0 | 400
     ));
-    for path in [
-        "/v1/groups/%ff",
-        "/v1/groups/g/events?limit=0",
-        "/v1/groups/g/events?before=x",
-        "/v1/topics/t/partitions/0/messages?limit=1001",
-        "/v1/topics/t/partitions/0/messages?from=-1",
+    assert_eq!(scene.get("/v1/groups/%ff").await.status, 400);
+    let messages = "topics/t/partitions/0/messages";
+    for (path, field, why) in [
+        (
+            "groups/g/events",
+            "limit=0",
+            "limit: 0 is not from 1 to 1000",
+        ),
+        (
+            "groups/g/events",
+            "limit=5000000000",
+            "is not from 1 to 1000",
+        ),
+        (
+            "groups/g/events",
+            "before=x",
+            r#"before: "x" is no whole number"#,
+        ),
+        (messages, "limit=abc", r#"limit: "abc" is no whole number"#),
+        (messages, "limit=1001", "limit: 1001 is not from 1 to 1000"),
+        (messages, "from=-1", r#"from: "-1" is no whole number"#),
+        (
+            messages,
+            "wait_ms=30001",
+            "wait_ms: 30001 is not from 0 to 30000",
+        ),
+        (
+            messages,
+            "max_bytes=0",
+            "max_bytes: 0 is not from 1 to 1048576",
+        ),
+        (messages, "from=1&from=2", "from: 2 is not the only one"),
     ] {
-        assert_eq!(scene.get(path).await.status, 400, "{path}");
+        let reply = scene.get(&format!("/v1/{path}?{field}")).await;
+        assert_eq!(reply.status, 400, "{field}: {reply:?}");
+        let error = reply.json()["error"].clone();
+        let message = error["message"].as_str().expect("text");
+        assert!(message.contains(why), "{error}");
+        let name = field.split('=').next().expect("a name");
+        let remedy = error["remedy"].as_str().expect("text");
+        assert!(remedy.starts_with(&format!("give {name}")), "{error}");
     }
     for (path, known) in [
         ("/v1/groups?limit=1", "nothing"),
