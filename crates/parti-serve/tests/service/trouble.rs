@@ -109,19 +109,27 @@ async fn a_full_store_is_the_servers_trouble() {
     scene.post("/v1/groups", &other).await.ok(201);
 }
 
-/// Waits until a sign of life is answered with this status.
-async fn until_beat(consumer: &Consumer, status: u16) -> Reply {
-    let beating = async {
+/// Asks until the answer has this status.
+async fn until(status: u16, ask: impl AsyncFn() -> Reply) -> Reply {
+    let asking = async {
         loop {
-            let reply = consumer.post("heartbeat", &json!({})).await;
+            let reply = ask().await;
             if reply.status == status {
                 return reply;
             }
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
     };
-    let answered = tokio::time::timeout(PATIENCE, beating).await;
-    answered.unwrap_or_else(|_| panic!("no beat is answered with {status}"))
+    let answered = tokio::time::timeout(PATIENCE, asking).await;
+    answered.unwrap_or_else(|_| panic!("nothing is answered with {status}"))
+}
+
+/// Waits until a sign of life is answered with this status.
+async fn until_beat(consumer: &Consumer, status: u16) -> Reply {
+    until(status, async || {
+        consumer.post("heartbeat", &json!({})).await
+    })
+    .await
 }
 
 /// Somebody else may be about to take over, and the client could not know.
@@ -142,17 +150,7 @@ async fn an_instance_without_its_store_tells_nobody_that_all_is_well() {
 
 /// Waits until `/readyz` answers with this status: a look serves all who ask within a second.
 async fn until_ready(scene: &Scene, status: u16) -> Reply {
-    let asking = async {
-        loop {
-            let reply = scene.get("/readyz").await;
-            if reply.status == status {
-                return reply;
-            }
-            tokio::time::sleep(Duration::from_millis(50)).await;
-        }
-    };
-    let answered = tokio::time::timeout(PATIENCE, asking).await;
-    answered.unwrap_or_else(|_| panic!("/readyz does not answer {status}"))
+    until(status, async || scene.get("/readyz").await).await
 }
 
 /// Nobody waits for a person to make room on a disk.
