@@ -88,6 +88,12 @@ impl Failure {
         )
     }
 
+    /// Something was begun, and what became of it is not known.
+    pub fn open(message: impl ToString, remedy: impl ToString) -> Self {
+        let status = StatusCode::SERVICE_UNAVAILABLE;
+        Self::new(status, "unavailable", message, remedy)
+    }
+
     /// The server's own trouble, which lasts until a person has mended what the message says.
     pub fn broken(code: &'static str, message: impl ToString) -> Self {
         Self::new(

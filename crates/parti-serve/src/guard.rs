@@ -16,7 +16,7 @@
 
 use std::net::IpAddr;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use axum::extract::{Request, State};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
@@ -75,11 +75,19 @@ pub async fn guard(State(app): State<Arc<App>>, mut request: Request, next: Next
         Err(failure) => failure.into_response(),
         Ok(()) => match tokio::time::timeout(app.limits.request, next.run(request)).await {
             Ok(answer) => answer,
-            Err(_) => Failure::unavailable("it took too long").into_response(),
+            Err(_) => too_long(app.limits.request).into_response(),
         },
     };
     asked.log(&answer, began);
     with_headers(answer, is_api, app.secure)
+}
+
+/// Nobody waits any longer; what was begun may still be done.
+fn too_long(limit: Duration) -> Failure {
+    Failure::open(
+        format!("it took longer than {limit:?}, and what became of it is not known"),
+        "see what is there now, and send the same again",
+    )
 }
 
 /// What changes with every request, unlike the files of the dashboard.

@@ -228,8 +228,11 @@ pub async fn commits(
             "send several",
         ));
     }
-    let committing = seat.commit(&commits.commits);
-    let results = app.places.standing.unless_refused(committing).await?;
+    let committing = app
+        .places
+        .standing
+        .unless_refused(seat.commit(&commits.commits));
+    let results = seat.unless_cut_off(committing).await?;
     Ok(Json(Results { results }))
 }
 
@@ -251,8 +254,8 @@ pub async fn released(
     Body(release): Body<Release>,
 ) -> Result<Json<Released>, Failure> {
     let seat = seat(&app, &headers, &path).await?;
-    let releasing = seat.release(&release);
-    let released = app.places.standing.unless_refused(releasing).await?;
+    let releasing = app.places.standing.unless_refused(seat.release(&release));
+    let released = seat.unless_cut_off(releasing).await?;
     Ok(Json(released))
 }
 

@@ -183,6 +183,12 @@ struct State {
 }
 
 impl State {
+    /// Whether the store has not answered for so long that others may take over, and not because the
+    /// session ends: then it has no lease either.
+    fn is_cut_off(&self) -> bool {
+        !self.leased && self.end.is_none()
+    }
+
     fn tell(&mut self, event: &str, data: &Value) {
         if self.stream == 0 {
             return;
@@ -304,6 +310,30 @@ impl Seat {
             }
             Phase::Deaf => Err(Failure::session_gone("this session is ending")),
             Phase::Over(ended) => Err(ended.failure()),
+        }
+    }
+
+    /// Does something that ends with a write of this session. If the lease lapses meanwhile, the store
+    /// has not answered for so long that others may take over: that is the answer then, and not that
+    /// the request took too long. The write may be in the store, or get there, or not.
+    pub async fn unless_cut_off<T>(
+        &self,
+        work: impl Future<Output = Result<T, Failure>>,
+    ) -> Result<T, Failure> {
+        let mut changes = self.changes.subscribe();
+        let cut_off = changes.wait_for(|_| self.lock().is_cut_off());
+        tokio::select! {
+            biased;
+            done = work => done,
+            // The sender is this seat's own.
+            Ok(_) = cut_off => Err(Failure::open(
+                format!(
+                    "{CUT_OFF}, and whether this was written is not known: handle nothing, until \
+                     this or another instance answers"
+                ),
+                "send the same again: what counts already does so once, and is ok; where the session \
+                 goes on at another instance, `assigned` says with next_offset what was written",
+            )),
         }
     }
 
@@ -605,7 +635,7 @@ impl Frames for Stream {
                 }
                 // An open stream would tell its client that all is well. Without an end the session
                 // goes on, wherever it is opened next.
-                if !state.leased && state.end.is_none() {
+                if state.is_cut_off() {
                     return Err(sse::comment(&format!("{CUT_OFF}: go on at another one")));
                 }
             }

@@ -12,7 +12,7 @@ use tokio::process::{Child, ChildStdout, Command};
 
 use crate::client::PATIENCE;
 use crate::scene::{Manner, Scene};
-use crate::trouble::{FULL, fillable};
+use crate::trouble::{FULL, Mood, moody};
 
 fn clients() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../clients")
@@ -184,29 +184,29 @@ async fn freeze_and_wake(program: &str, example: &str) {
 
 /// A service in trouble is asked again later, until it is mended.
 async fn wait_for_a_mended_service(program: &str, example: &str) {
-    let (scene, store) = fillable().await;
+    let (scene, store) = moody().await;
     scene.make_group(2).await;
-    store.fill(true);
+    store.be(Mood::Full);
     let mut process = Process::start(&scene, program, example);
     let trouble = process.says("trouble", 2).await;
     let why = trouble[0]["why"].as_str().expect("a reason");
     assert!(why.contains(FULL), "{why}");
-    store.fill(false);
+    store.be(Mood::Well);
     process.says("assigned", 2).await;
 }
 
 /// What fails while it works is told, with what was being done; mended, it goes on.
 async fn tell_trouble(program: &str, example: &str) {
-    let (scene, store) = fillable().await;
+    let (scene, store) = moody().await;
     scene.make_group(1).await;
     scene.produce(1, 1).await;
     let mut process = Process::start(&scene, program, example);
     process.says("message", 1).await;
     committed(&scene, 1, 1).await;
-    store.fill(true);
+    store.be(Mood::Full);
     scene.produce(1, 1).await;
     process.says_trouble("commit", FULL).await;
-    store.fill(false);
+    store.be(Mood::Well);
     committed(&scene, 1, 2).await;
     let log = scene.folder.path().join("log");
     fs::rename(&log, scene.folder.path().join("away")).expect("moved");

@@ -10,6 +10,7 @@ use tracing_subscriber::fmt::MakeWriter;
 
 use crate::client::{PATIENCE, send};
 use crate::scene::Scene;
+use crate::trouble::{Mood, moody};
 
 const OPERATOR: &str = "secret-of-the-operator";
 const WRONG: &str = "secret-that-nobody-knows";
@@ -145,8 +146,8 @@ async fn what_happens_is_logged_and_no_secret_ever_is() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn trouble_of_the_store_is_logged_with_its_reason() {
     let lines = Lines::gather();
-    let (scene, store) = crate::trouble::fillable().await;
-    store.fill(true);
+    let (scene, store) = moody().await;
+    store.be(Mood::Full);
     let group = json!({"group": "unlucky", "topic": "unlucky", "partitions": 1});
     assert_eq!(scene.post("/v1/groups", &group).await.status, 503);
     lines

@@ -3,13 +3,13 @@
 
 use std::fs;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use parti::async_trait;
 use parti::store::{Entry, Error, Memory, Revision, Scope, Store, Watch, Write};
 use parti_serve::Service;
 use serde_json::json;
+use tokio::sync::watch;
 
 use crate::client::{PATIENCE, Reply, send};
 use crate::scene::{Consumer, Manner, Scene, settings};
@@ -17,40 +17,83 @@ use crate::scene::{Consumer, Manner, Scene, settings};
 /// What a full disk says.
 pub const FULL: &str = "no space is left on the disk; make some";
 
-/// A store that can be full: it is read, and takes nothing.
-#[derive(Debug, Default)]
-pub struct Fillable {
-    inner: Memory,
-    full: AtomicBool,
+/// How a store is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Mood {
+    #[default]
+    Well,
+    /// It is read, and takes nothing.
+    Full,
+    /// It takes progress, and does not say so.
+    Mum,
+    /// It answers nothing, and takes nothing.
+    Away,
 }
 
-impl Fillable {
+/// A store that can be in trouble.
+#[derive(Debug, Default)]
+pub struct Moody {
+    inner: Memory,
+    mood: watch::Sender<Mood>,
+    /// How often it took progress, and did not say so.
+    untold: watch::Sender<u64>,
+}
+
+impl Moody {
     /// From now on.
-    pub fn fill(&self, full: bool) {
-        self.full.store(full, Ordering::SeqCst);
+    pub fn be(&self, mood: Mood) {
+        self.mood.send_replace(mood);
+    }
+
+    fn is(&self, mood: Mood) -> bool {
+        *self.mood.borrow() == mood
+    }
+
+    /// Waits until it took progress, and did not say so.
+    async fn kept_something_to_itself(&self) {
+        let mut untold = self.untold.subscribe();
+        let waiting = untold.wait_for(|times| *times > 0);
+        let waited = tokio::time::timeout(PATIENCE, waiting).await;
+        waited.expect("in time").expect("the sender lives");
+    }
+
+    async fn answer(&self) {
+        if self.is(Mood::Away) {
+            std::future::pending().await
+        }
     }
 }
 
 #[async_trait]
-impl Store for Fillable {
+impl Store for Moody {
     fn name(&self) -> &str {
         self.inner.name()
     }
 
     async fn read(&self, key: &str) -> Result<Option<Entry>, Error> {
+        self.answer().await;
         self.inner.read(key).await
     }
 
     async fn list(&self, scope: &Scope) -> Result<Vec<Entry>, Error> {
+        self.answer().await;
         self.inner.list(scope).await
     }
 
     async fn write(&self, batch: Vec<Write>) -> Vec<Result<Revision, Error>> {
-        if self.full.load(Ordering::SeqCst) {
+        self.answer().await;
+        if self.is(Mood::Full) {
             let full = |_| Err(Error::rejected(FULL));
             return batch.iter().map(full).collect();
         }
-        self.inner.write(batch).await
+        let is_progress = |write: &Write| write.key.starts_with("partitions/");
+        let untold = self.is(Mood::Mum) && batch.iter().any(is_progress);
+        let outcomes = self.inner.write(batch).await;
+        if untold {
+            self.untold.send_modify(|times| *times += 1);
+            std::future::pending::<()>().await;
+        }
+        outcomes
     }
 
     fn watch(&self, scope: Scope) -> Watch {
@@ -58,11 +101,15 @@ impl Store for Fillable {
     }
 }
 
-/// A service on a store that can be full.
-pub async fn fillable() -> (Scene, Arc<Fillable>) {
-    let store = Arc::new(Fillable::default());
-    let scene = Scene::with(|settings| settings.store = store.clone()).await;
-    (scene, store)
+/// A service on a store that can be in trouble.
+pub async fn moody() -> (Scene, Arc<Moody>) {
+    let store = Arc::new(Moody::default());
+    let scene = Scene::with(|settings| {
+        settings.store = store.clone();
+        // What is not answered is soon tried again.
+        settings.config.operation_timeout = Duration::from_secs(2);
+    });
+    (scene.await, store)
 }
 
 /// It is the server's trouble, with this code; what is wrong is said, and that it may pass.
@@ -82,9 +129,9 @@ fn broken(reply: &Reply, code: &str, why: &str) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_full_store_is_the_servers_trouble() {
-    let (scene, store) = fillable().await;
+    let (scene, store) = moody().await;
     scene.make_group(2).await;
-    store.fill(true);
+    store.be(Mood::Full);
     let consumer = json!({"consumer": "x"});
     let refused = scene.post("/v1/groups/g/sessions", &consumer).await;
     broken(&refused, "store_refuses", FULL);
@@ -104,7 +151,7 @@ async fn a_full_store_is_the_servers_trouble() {
     let wish = json!({"request": {"kind": "drain", "worker": "x".repeat(600_000)}});
     assert_eq!(scene.post("/v1/groups/g/requests", &wish).await.status, 400);
     // Mended, it goes on.
-    store.fill(false);
+    store.be(Mood::Well);
     scene.post("/v1/groups/g/sessions", &consumer).await.ok(201);
     scene.post("/v1/groups", &other).await.ok(201);
 }
@@ -135,15 +182,15 @@ async fn until_beat(consumer: &Consumer, status: u16) -> Reply {
 /// Somebody else may be about to take over, and the client could not know.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_instance_without_its_store_tells_nobody_that_all_is_well() {
-    let (scene, store) = fillable().await;
+    let (scene, store) = moody().await;
     scene.make_group(2).await;
     let consumer = scene.consumer(Manner::Polite).await;
     consumer.holds(|held| held.len() == 2).await;
     until_beat(&consumer, 200).await;
-    store.fill(true);
+    store.be(Mood::Full);
     let refused = until_beat(&consumer, 503).await;
     broken(&refused, "unavailable", "handle nothing");
-    store.fill(false);
+    store.be(Mood::Well);
     let heard = until_beat(&consumer, 200).await.ok(200);
     assert!(heard["lease_ms"].as_u64().is_some_and(|left| left > 0));
 }
@@ -156,7 +203,7 @@ async fn until_ready(scene: &Scene, status: u16) -> Reply {
 /// Nobody waits for a person to make room on a disk.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_a_full_store_refuses_is_answered_and_readyz_says_no() {
-    let (scene, store) = fillable().await;
+    let (scene, store) = moody().await;
     scene.make_group(2).await;
     scene.produce(2, 3).await;
     let consumer = scene.consumer(Manner::Polite).await;
@@ -164,7 +211,7 @@ async fn what_a_full_store_refuses_is_answered_and_readyz_says_no() {
     until_ready(&scene, 200).await;
     let (epoch, _) = held["0"];
     let commit = json!({"commits": [{"partition": "0", "epoch": epoch, "offset": 1}]});
-    store.fill(true);
+    store.be(Mood::Full);
     // Not the limit of the request, which says that it took too long.
     let refused = consumer.post("commits", &commit).await;
     broken(&refused, "store_refuses", FULL);
@@ -172,8 +219,40 @@ async fn what_a_full_store_refuses_is_answered_and_readyz_says_no() {
     broken(&not_ready, "not_ready", "the store refuses to write");
     assert!(!not_ready.body.contains(FULL), "nobody is told where");
     broken(&consumer.leave().await, "store_refuses", FULL);
-    store.fill(false);
+    store.be(Mood::Well);
     until_ready(&scene, 200).await;
+}
+
+/// What was sent may be in the store: nobody claims that it is, or that it is not.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_store_that_does_not_answer_is_told_once_the_lease_is_over() {
+    let (scene, store) = moody().await;
+    scene.make_group(2).await;
+    scene.produce(2, 3).await;
+    let consumer = scene.consumer(Manner::Polite).await;
+    let held = consumer.holds(|held| held.len() == 2).await;
+    let (epoch, _) = held["0"];
+    let commit = json!({"commits": [{"partition": "0", "epoch": epoch, "offset": 1}]});
+    store.be(Mood::Mum);
+    let goes_away = async {
+        store.kept_something_to_itself().await;
+        store.be(Mood::Away);
+    };
+    let (open, ()) = tokio::join!(consumer.post("commits", &commit), goes_away);
+    broken(
+        &open,
+        "unavailable",
+        "whether this was written is not known",
+    );
+    assert!(open.body.contains("send the same again"), "{open:?}");
+    // Who asks now need not wait at all.
+    let cut_off = consumer.post("commits", &commit).await;
+    broken(&cut_off, "unavailable", "does not reach its store");
+    store.be(Mood::Well);
+    // The same again is done, or was.
+    let again = until(200, async || consumer.post("commits", &commit).await).await;
+    assert_eq!(again.json()["results"][0]["result"], "ok", "{again:?}");
+    assert_eq!(scene.partition("0").await["next_offset"], 2);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
