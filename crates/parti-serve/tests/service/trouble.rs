@@ -338,6 +338,13 @@ async fn a_deleted_log_is_the_servers_trouble() {
     let not_ready = send(other.address(), "GET", "/readyz", &[], None).await;
     broken(&not_ready, "not_ready", "a topic of the log is gone");
     fs::rename(scene.folder.path().join("away"), &log).expect("moved back");
+    // The very same log is back: who had it open goes on.
+    scene.produce(2, 1).await;
+    let fetched = scene.get("/v1/topics/t/partitions/0/messages");
+    assert_eq!(fetched.await.ok(200)["end"], 4);
+    let committed = consumer.post("commits", &commit).await.ok(200);
+    assert_eq!(committed["results"][0]["result"], "ok", "{committed}");
+    until_ready(&scene, 200).await;
     send(other.address(), "POST", path, &[], Some(&body))
         .await
         .ok(201);

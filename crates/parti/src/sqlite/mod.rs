@@ -66,6 +66,10 @@ pub(crate) struct Layout {
     pub format: i32,
     /// Makes its tables.
     pub schema: &'static str,
+    /// Whether it is used again once it was away with its whole folder, and is back. Not what decides
+    /// who owns what: while it was away others may have begun anew in its place, who do not know yet
+    /// that this is over.
+    pub may_return: bool,
 }
 
 /// One connection to a file, for one thread.
@@ -92,7 +96,7 @@ impl Database {
         let path = place::usable(path)?;
         let connected = connect_patiently(&path, layout)?;
         // Only now: the WAL and its index are there as long as somebody is connected.
-        Self::guarded(connected, Arc::new(Guard::new(path)?))
+        Self::guarded(connected, Arc::new(Guard::new(path, layout.may_return)?))
     }
 
     /// A further connection to the same file.

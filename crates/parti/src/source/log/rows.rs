@@ -21,6 +21,7 @@ pub(super) const LAYOUT: Layout = Layout {
     // "PaLo"
     application_id: 0x5061_4c6f,
     format: 2,
+    may_return: true,
     schema: "
         CREATE TABLE topic (
             name TEXT NOT NULL, partitions INTEGER NOT NULL, identity INTEGER NOT NULL,

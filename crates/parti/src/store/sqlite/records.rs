@@ -23,6 +23,7 @@ pub(super) const LAYOUT: Layout = Layout {
     what: "store",
     application_id: 0x5074_6953,
     format: 1,
+    may_return: false,
     schema: "
         CREATE TABLE counter (
             one      INTEGER PRIMARY KEY CHECK (one = 1),
