@@ -3,6 +3,7 @@
 use parti::operate;
 use parti::source::SourceError;
 use parti::source::log::LogError;
+use parti::source::place::PlaceError;
 use parti::store;
 use parti::{Fatal, WorkerError};
 
@@ -98,6 +99,16 @@ impl From<SourceError> for Failure {
             SourceError::Rejected(_) | SourceError::Occupied { .. } => REFUSED,
         };
         Self::new(code, error)
+    }
+}
+
+impl From<PlaceError> for Failure {
+    fn from(error: PlaceError) -> Self {
+        match error {
+            PlaceError::Url(why) => Self::usage(format!("--source: {why}")),
+            PlaceError::Log(error) => error.into(),
+            PlaceError::Stream(error) => error.into(),
+        }
     }
 }
 

@@ -1,56 +1,29 @@
 //! From flags to what they name: stores, sources, groups, settings.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use parti::inspect::{self, Bounds, Group};
-use parti::source::log::{Log, Topic};
-use parti::source::{JetStream, Source as _, SourceError};
+use parti::Config;
+use parti::inspect::{self, Group};
+use parti::source::JetStream;
+use parti::source::log::Log;
+use parti::source::place::{Located, Place};
 use parti::store::{self, GroupStore, Store};
-use parti::{Config, Offset, PartitionId, StartPosition};
 
 use crate::exit::Failure;
 use crate::flags::{GroupFlags, LocatedFlags, LookFlags, SourceFlags};
 use crate::show::{Shape, plain};
 
-/// Where messages come from.
-pub enum Source {
-    /// A folder with topics.
-    Log(Log),
-    /// The URL of a stream, not connected yet.
-    JetStream(String),
-}
-
 /// The source that a URL names.
-pub async fn source(url: &str) -> Result<Source, Failure> {
-    match url.split_once(':') {
-        Some(("log", folder)) if !folder.is_empty() => Ok(Source::Log(Log::open(folder).await?)),
-        Some((scheme, _)) if scheme.eq_ignore_ascii_case("jetstream") => {
-            check_stream(url)?;
-            Ok(Source::JetStream(url.to_owned()))
-        }
-        _ => Err(Failure::usage(
-            "--source is neither a log nor a stream: give it as log:FOLDER, such as log:data, or \
-             as jetstream://HOST:4222/STREAM",
-        )),
-    }
-}
-
-/// Whether a stream's URL can be one at all: what is wrong with it is a mistake of whoever gave it,
-/// unlike what a server refuses.
-fn check_stream(url: &str) -> Result<(), Failure> {
-    JetStream::check_url(url).map_err(|error| match error {
-        SourceError::Rejected(why) => Failure::usage(format!("--source: {why}")),
-        other => other.into(),
-    })
+pub async fn source(url: &str) -> Result<Place, Failure> {
+    Ok(Place::of(url).await?)
 }
 
 /// The source that a URL names, to look at: a folder that is not there is told apart from one
 /// without topics.
-pub async fn existing_source(url: &str) -> Result<Source, Failure> {
+pub async fn existing_source(url: &str) -> Result<Place, Failure> {
     let source = source(url).await?;
     match &source {
-        Source::Log(log) if !log.is_there().await? => Err(Failure::usage(format!(
+        Place::Log(log) if !log.is_there().await? => Err(Failure::usage(format!(
             "--source {url}: there is no such folder; give the one that `parti topic create` or \
              `parti produce` made"
         ))),
@@ -58,15 +31,13 @@ pub async fn existing_source(url: &str) -> Result<Source, Failure> {
     }
 }
 
-impl Source {
-    /// The topic of a log; what a stream is asked for has no topic.
-    pub fn log(self, what: &str) -> Result<Log, Failure> {
-        match self {
-            Source::Log(log) => Ok(log),
-            Source::JetStream(_) => Err(Failure::usage(format!(
-                "--source is a stream, and {what} is for logs; give it as log:FOLDER"
-            ))),
-        }
+/// The log that a place is; what a stream is asked for has no topic.
+pub fn log(place: Place, what: &str) -> Result<Log, Failure> {
+    match place {
+        Place::Log(log) => Ok(log),
+        Place::Stream(_) => Err(Failure::usage(format!(
+            "--source is a stream, and {what} is for logs; give it as log:FOLDER"
+        ))),
     }
 }
 
@@ -80,67 +51,18 @@ pub fn with_subject(url: String, template: Option<&str>) -> String {
     format!("{url}{mark}subject={template}")
 }
 
-/// A source that is open.
-pub enum Opened {
-    /// A topic of a log.
-    Topic(Topic),
-    /// A stream.
-    Stream(Box<JetStream>),
-}
-
 /// The source that the flags name, if they name one.
-pub async fn opened(flags: &SourceFlags) -> Result<Option<Opened>, Failure> {
+pub async fn opened(flags: &SourceFlags) -> Result<Option<Located>, Failure> {
     let Some(url) = &flags.source else {
         return Ok(None);
     };
     Ok(Some(match existing_source(url).await? {
-        Source::Log(log) => Opened::Topic(log.topic(&flags.topic).await?),
-        Source::JetStream(url) => {
+        Place::Log(log) => Located::Topic(log.topic(&flags.topic).await?),
+        Place::Stream(url) => {
             let url = with_subject(url, flags.subject.as_deref());
-            Opened::Stream(Box::new(JetStream::connect(&url).await?))
+            Located::Stream(Box::new(JetStream::connect(&url).await?))
         }
     }))
-}
-
-impl Opened {
-    /// Where partitions begin and end.
-    pub async fn bounds(
-        &self,
-        partitions: &[PartitionId],
-    ) -> Result<BTreeMap<PartitionId, Bounds>, Failure> {
-        Ok(match self {
-            Opened::Topic(topic) => topic.bounds().await?,
-            Opened::Stream(stream) => stream.bounds(partitions).await?,
-        })
-    }
-
-    /// Where partitions can go on, without asking where the messages of each are.
-    pub async fn ranges(
-        &self,
-        partitions: &[PartitionId],
-    ) -> Result<BTreeMap<PartitionId, Bounds>, Failure> {
-        match self {
-            Opened::Topic(_) => self.bounds(partitions).await,
-            Opened::Stream(stream) => {
-                let (first, end) = stream.range().await?;
-                let head = end;
-                let range = |id: &PartitionId| (id.clone(), Bounds { first, end, head });
-                Ok(partitions.iter().map(range).collect())
-            }
-        }
-    }
-
-    /// The offset that a position stands for.
-    pub async fn resolve(
-        &self,
-        partition: &PartitionId,
-        position: StartPosition,
-    ) -> Result<Offset, Failure> {
-        Ok(match self {
-            Opened::Topic(topic) => topic.resolve(partition, position).await?,
-            Opened::Stream(stream) => stream.resolve(partition, position).await?,
-        })
-    }
 }
 
 /// The store that a URL names, for work that begins: what is not there is made.

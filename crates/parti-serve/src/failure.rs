@@ -13,6 +13,7 @@ use axum::response::{IntoResponse, Response};
 use parti::core::problem::Problem;
 use parti::source::SourceError;
 use parti::source::log::LogError;
+use parti::source::place::PlaceError;
 use parti::{Fatal, WorkerError, operate, store};
 use serde::Serialize;
 use utoipa::ToSchema;
@@ -259,6 +260,17 @@ impl From<SourceError> for Failure {
             SourceError::Rejected(_) | SourceError::Occupied { .. } => {
                 Self::broken("source_refuses", error)
             }
+        }
+    }
+}
+
+impl From<PlaceError> for Failure {
+    fn from(error: PlaceError) -> Self {
+        match error {
+            // The service's own settings.
+            PlaceError::Url(_) => Self::broken("source_refuses", error),
+            PlaceError::Log(error) => error.into(),
+            PlaceError::Stream(error) => error.into(),
         }
     }
 }

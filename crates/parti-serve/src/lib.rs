@@ -46,7 +46,7 @@ use tokio_util::task::TaskTracker;
 pub use access::Access;
 pub use api::openapi;
 pub use listen::{Tls, TlsError};
-pub use places::{Source, SourceProblem, open_source};
+pub use places::{Source, open_source};
 
 use consuming::Registry;
 use health::Health;

@@ -8,6 +8,7 @@ use axum::{Extension, Json};
 use parti::core::record::Request;
 use parti::inspect::Bounds;
 use parti::operate::{self, Change, Checkpoints, Reason, Rules, Verdict, Wanted};
+use parti::source::place::Located;
 use parti::{Offset, PartitionId, StartPosition};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
@@ -18,7 +19,6 @@ use crate::access::Caller;
 use crate::extract::{Body, Named};
 use crate::failure::{ErrorBody, Failure};
 use crate::looking::partition;
-use crate::places::Located;
 
 /// The most bytes of an operator's request: none names more than a worker and a partition.
 const MOST_REQUEST: usize = 2_048;
@@ -214,11 +214,7 @@ fn note(change: &Change, written: bool) -> Option<String> {
     }
 }
 
-async fn wanted(
-    source: &Located<'_>,
-    ids: &[PartitionId],
-    to: Place,
-) -> Result<Vec<Wanted>, Failure> {
+async fn wanted(source: &Located, ids: &[PartitionId], to: Place) -> Result<Vec<Wanted>, Failure> {
     let bounds: BTreeMap<PartitionId, Bounds> = source.bounds(ids).await?;
     let mut wanted = Vec::with_capacity(ids.len());
     for id in ids {

@@ -13,9 +13,10 @@ use parti::core::key::{Key, Prefix};
 use parti::core::record::{Record, TopicRecord};
 use parti::inspect::{self, Bounds, Group};
 use parti::source::log::{Log, LogError, Topic};
+use parti::source::place::{Located, Place, PlaceError};
 use parti::source::{Growth, JetStream, Source as _};
 use parti::store::{GroupStore, Store};
-use parti::{Offset, PartitionId, StartPosition};
+use parti::{Offset, PartitionId};
 use tokio::sync::{Mutex, broadcast};
 use tokio_util::task::AbortOnDropHandle;
 
@@ -226,10 +227,10 @@ impl Places {
         &self,
         records: &GroupStore,
         group: &Group,
-    ) -> Result<Option<Located<'_>>, Failure> {
+    ) -> Result<Option<Located>, Failure> {
         Ok(match &self.source {
             None => None,
-            Some(Source::Stream(stream)) => Some(Located::Stream(stream)),
+            Some(Source::Stream(stream)) => Some(Located::Stream(stream.clone())),
             Some(Source::Log(_)) => self.topic_of(records, group).await?.map(Located::Topic),
         })
     }
@@ -242,7 +243,7 @@ impl Places {
     ) -> Option<BTreeMap<PartitionId, Bounds>> {
         let bounds = async {
             match self.located(records, group).await? {
-                Some(source) => source.bounds(&group.partition_ids()).await.map(Some),
+                Some(source) => Ok(Some(source.bounds(&group.partition_ids()).await?)),
                 None => Ok(None),
             }
         };
@@ -261,63 +262,10 @@ impl Places {
     }
 }
 
-/// What a group's messages are in.
-pub enum Located<'a> {
-    /// A topic of the log.
-    Topic(Topic),
-    /// A stream.
-    Stream(&'a JetStream),
-}
-
-impl Located<'_> {
-    /// Where partitions begin and end.
-    pub async fn bounds(
-        &self,
-        partitions: &[PartitionId],
-    ) -> Result<BTreeMap<PartitionId, Bounds>, Failure> {
-        Ok(match self {
-            Self::Topic(topic) => topic.bounds().await?,
-            Self::Stream(stream) => stream.bounds(partitions).await?,
-        })
-    }
-
-    /// The offset that a position stands for.
-    pub async fn resolve(
-        &self,
-        partition: &PartitionId,
-        position: StartPosition,
-    ) -> Result<Offset, Failure> {
-        Ok(match self {
-            Self::Topic(topic) => topic.resolve(partition, position).await?,
-            Self::Stream(stream) => stream.resolve(partition, position).await?,
-        })
-    }
-}
-
 /// The source that a URL names: `log:FOLDER` or `jetstream://HOST:PORT/STREAM`.
-pub async fn open_source(url: &str) -> Result<Source, SourceProblem> {
-    match url.split_once(':') {
-        Some(("log", folder)) if !folder.is_empty() => Ok(Source::Log(Log::open(folder).await?)),
-        Some((scheme, _)) if scheme.eq_ignore_ascii_case("jetstream") => {
-            JetStream::check_url(url).map_err(|error| SourceProblem::Url(error.to_string()))?;
-            Ok(Source::Stream(Box::new(JetStream::connect(url).await?)))
-        }
-        _ => Err(SourceProblem::Url(
-            "the source is neither log:FOLDER nor jetstream://HOST:PORT/STREAM".into(),
-        )),
-    }
-}
-
-/// Why a source cannot be opened.
-#[derive(Debug, thiserror::Error)]
-pub enum SourceProblem {
-    /// It is no URL of a source, for this reason.
-    #[error("{0}")]
-    Url(String),
-    /// The log cannot be used.
-    #[error(transparent)]
-    Log(#[from] LogError),
-    /// The stream cannot be used.
-    #[error(transparent)]
-    Stream(#[from] parti::source::SourceError),
+pub async fn open_source(url: &str) -> Result<Source, PlaceError> {
+    Ok(match Place::of(url).await? {
+        Place::Log(log) => Source::Log(log),
+        Place::Stream(url) => Source::Stream(Box::new(JetStream::connect(&url).await?)),
+    })
 }

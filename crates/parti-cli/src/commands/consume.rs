@@ -10,6 +10,7 @@ use clap::ValueEnum;
 use parti::core::text::count;
 use parti::metrics::Endpoint;
 use parti::source::JetStream;
+use parti::source::place::Place;
 use parti::{
     AnySource, Config, FilePartitions, Handler, HandlerError, IntoSource, Message, Observer,
     Partition, PartitionSource, Report, StaticPartitions, Worker,
@@ -256,7 +257,7 @@ fn settings(args: &Args) -> Result<Config, Failure> {
 /// Where messages come from, and the partitions that it has.
 async fn source(args: &Args) -> Result<(AnySource, Box<dyn PartitionSource>), Failure> {
     match places::source(&args.source).await? {
-        places::Source::Log(log) => {
+        Place::Log(log) => {
             if args.subject.is_some() {
                 return Err(Failure::usage(
                     "--subject is for JetStream sources; a log's partitions have numbers",
@@ -269,7 +270,7 @@ async fn source(args: &Args) -> Result<(AnySource, Box<dyn PartitionSource>), Fa
                 partitions(args, Some(made_with)).await?,
             ))
         }
-        places::Source::JetStream(url) => {
+        Place::Stream(url) => {
             let url = places::with_subject(url, args.subject.as_deref());
             let stream = JetStream::connect(&url).await?;
             let name = format!("stream {}", stream.stream());

@@ -7,6 +7,7 @@ use bytes::Bytes;
 use parti::source::JetStream;
 use parti::source::jetstream::{NewMessage, Producer, StreamSettings};
 use parti::source::log::{NewRecord, Topic, TopicSettings};
+use parti::source::place::Place;
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufRead, AsyncBufReadExt, BufReader};
 use tokio::time::Instant;
@@ -95,15 +96,15 @@ struct Line {
 impl Target {
     async fn open(args: &Args) -> Result<Self, Failure> {
         match (places::source(&args.source).await?, args.partitions) {
-            (places::Source::Log(log), Some(partitions)) => {
+            (Place::Log(log), Some(partitions)) => {
                 let settings = TopicSettings {
                     partitions,
                     ..TopicSettings::default()
                 };
                 Ok(Target::Log(log.create_topic(&args.topic, settings).await?))
             }
-            (places::Source::Log(log), None) => Ok(Target::Log(log.topic(&args.topic).await?)),
-            (places::Source::JetStream(url), partitions) => {
+            (Place::Log(log), None) => Ok(Target::Log(log.topic(&args.topic).await?)),
+            (Place::Stream(url), partitions) => {
                 let stream = match partitions {
                     Some(count) => {
                         JetStream::create(&url, &StreamSettings::partitions(count)).await?

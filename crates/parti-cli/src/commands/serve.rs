@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use parti::core::config::ProcessingConfig;
 use parti::{Config, StartPosition};
-use parti_serve::{Access, Limits, ServeError, Service, Settings, SourceProblem, Tls};
+use parti_serve::{Access, Limits, ServeError, Service, Settings, Tls};
 use rustix::process::{Resource, getrlimit, setrlimit};
 
 use crate::exit::{CODES, Failure};
@@ -112,7 +112,7 @@ async fn settings(args: Args) -> Result<Settings, Failure> {
         None => defaults(),
     };
     let source = match &args.source {
-        Some(url) => Some(parti_serve::open_source(url).await.map_err(of_source)?),
+        Some(url) => Some(parti_serve::open_source(url).await?),
         None => None,
     };
     Ok(Settings {
@@ -201,12 +201,4 @@ fn token(flag: &str, file: Option<&PathBuf>, variable: &str) -> Result<Option<St
         )));
     }
     Ok(Some(token.to_owned()))
-}
-
-fn of_source(problem: SourceProblem) -> Failure {
-    match problem {
-        SourceProblem::Url(_) => Failure::usage(format!("--source: {problem}")),
-        SourceProblem::Log(error) => error.into(),
-        SourceProblem::Stream(error) => error.into(),
-    }
 }

@@ -14,6 +14,8 @@ pub mod jetstream;
 #[cfg(feature = "sqlite")]
 pub mod log;
 mod memory;
+#[cfg(all(feature = "nats", feature = "sqlite"))]
+pub mod place;
 mod transport;
 
 use std::fmt;

@@ -2,12 +2,13 @@
 
 use futures_util::{StreamExt, TryStreamExt};
 use parti::operate::{Checkpoints, Rules, Wanted};
+use parti::source::place::Located;
 use parti::{Offset, PartitionId, StartPosition};
 
 use super::Manner;
 use crate::exit::{CODES, Failure};
 use crate::flags::{self, ChangeFlags, GroupFlags, OutputFlags, PartitionFlags, SourceFlags};
-use crate::places::{self, Opened};
+use crate::places;
 
 /// A source is asked for so many places at once.
 const ASK_AT_ONCE: usize = 16;
@@ -74,7 +75,7 @@ pub async fn run(args: Args) -> Result<(), Failure> {
 
 /// Where each partition is to go on.
 async fn places_of(
-    source: &Opened,
+    source: &Located,
     partitions: &[PartitionId],
     to: StartPosition,
 ) -> Result<Vec<Wanted>, Failure> {

@@ -141,7 +141,7 @@ pub async fn run(args: Args) -> Result<(), Failure> {
         partitions: args.partitions,
         ..TopicSettings::default()
     };
-    let log = places::source(&place.source).await?.log("the demo")?;
+    let log = places::log(places::source(&place.source).await?, "the demo")?;
     let topic = log.create_topic(TOPIC, settings).await?;
     let dashboard = match args.ui {
         true => Some(Dashboard::open(&place).await?),

@@ -5,10 +5,10 @@ use std::sync::Arc;
 use parti::Config;
 use parti::core::text::few;
 use parti::inspect::{self, Group};
+use parti::source::place::Located;
 use parti::store::{GroupStore, Store};
 
-use super::{Findings, source};
-use crate::places::Opened;
+use super::Findings;
 use crate::show::{age, count, now_ms, word};
 use crate::view::{self, is_there};
 
@@ -19,7 +19,7 @@ const NAMED: usize = 5;
 pub async fn check(
     store: &Arc<dyn Store>,
     name: &str,
-    source: Option<&Opened>,
+    source: Option<&Located>,
     config: &Config,
     findings: &mut Findings,
 ) {
@@ -116,8 +116,8 @@ fn sessions(group: &Group, config: &Config, findings: &mut Findings) {
     );
 }
 
-async fn bounds(group: &mut Group, source: &Opened, findings: &mut Findings) {
-    match (group.stream, source::identity(source).await) {
+async fn bounds(group: &mut Group, source: &Located, findings: &mut Findings) {
+    match (group.stream, source.identity().await.ok()) {
         (Some(known), Some(told)) if known != told => {
             findings.fail(
                 "source",
@@ -131,8 +131,8 @@ async fn bounds(group: &mut Group, source: &Opened, findings: &mut Findings) {
     }
     let bounds = match source.bounds(&group.partition_ids()).await {
         Ok(bounds) => bounds,
-        Err(failure) => {
-            findings.fail("checkpoints", failure.line);
+        Err(error) => {
+            findings.fail("checkpoints", error);
             return;
         }
     };

@@ -3,11 +3,11 @@
 use parti::Config;
 use parti::core::config::{HintFor, show_duration};
 use parti::core::text;
-use parti::source::Source as _;
+use parti::source::place::Located;
 
 use super::{Findings, clock};
 use crate::flags::SourceFlags;
-use crate::places::{self, Opened};
+use crate::places;
 use crate::show::{count, now_ms};
 
 /// Checks the source, if one is named.
@@ -15,12 +15,12 @@ pub async fn check(
     flags: &SourceFlags,
     config: &Config,
     findings: &mut Findings,
-) -> Option<Opened> {
+) -> Option<Located> {
     match places::opened(flags).await {
         Ok(Some(opened)) => {
             match &opened {
-                Opened::Topic(_) => log(&opened, findings).await,
-                Opened::Stream(_) => stream(&opened, config, findings).await,
+                Located::Topic(_) => log(&opened, findings).await,
+                Located::Stream(_) => stream(&opened, config, findings).await,
             }
             Some(opened)
         }
@@ -32,16 +32,8 @@ pub async fn check(
     }
 }
 
-/// Which log or stream it is, as a number.
-pub async fn identity(opened: &Opened) -> Option<u64> {
-    match opened {
-        Opened::Topic(topic) => topic.identity().await.ok(),
-        Opened::Stream(stream) => Some(stream.identity()),
-    }
-}
-
-async fn log(opened: &Opened, findings: &mut Findings) {
-    let Opened::Topic(topic) = opened else {
+async fn log(opened: &Located, findings: &mut Findings) {
+    let Located::Topic(topic) = opened else {
         return;
     };
     let info = match topic.describe().await {
@@ -73,8 +65,8 @@ async fn log(opened: &Opened, findings: &mut Findings) {
     }
 }
 
-async fn stream(opened: &Opened, config: &Config, findings: &mut Findings) {
-    let Opened::Stream(stream) = opened else {
+async fn stream(opened: &Located, config: &Config, findings: &mut Findings) {
+    let Located::Stream(stream) = opened else {
         return;
     };
     let before = now_ms();

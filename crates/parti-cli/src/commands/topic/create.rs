@@ -6,6 +6,7 @@ use parti::core::text::count;
 use parti::source::JetStream;
 use parti::source::jetstream::StreamSettings;
 use parti::source::log::TopicSettings;
+use parti::source::place::Place;
 
 use crate::exit::{CODES, Failure};
 use crate::flags;
@@ -54,8 +55,8 @@ pub struct Args {
 /// Does it.
 pub async fn run(args: Args) -> Result<(), Failure> {
     let log = match places::source(&args.source).await? {
-        places::Source::Log(log) => log,
-        places::Source::JetStream(url) => {
+        Place::Log(log) => log,
+        Place::Stream(url) => {
             let url = places::with_subject(url, args.subject.as_deref());
             let settings = StreamSettings {
                 work_queue: args.work_queue,

@@ -54,11 +54,9 @@ impl<'a> Row<'a> {
 
 /// Does it.
 pub async fn run(args: Args) -> Result<(), Failure> {
-    let topic = places::existing_source(&args.source)
-        .await?
-        .log("topic describe")?
-        .topic(&args.topic)
-        .await?;
+    let place = places::existing_source(&args.source).await?;
+    let log = places::log(place, "topic describe")?;
+    let topic = log.topic(&args.topic).await?;
     let info = topic.describe().await?;
     let described = Described {
         topic: &info.name,

@@ -5,10 +5,9 @@ use std::time::Duration;
 
 use parti::PartitionId;
 use parti::inspect::Bounds;
+use parti::source::place::Located;
 use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, sleep};
-
-use crate::places::Opened;
 
 /// The shortest time between two looks.
 const SHORTEST: Duration = Duration::from_secs(2);
@@ -24,7 +23,7 @@ pub type Look = Result<BTreeMap<PartitionId, Bounds>, String>;
 
 /// Looks again and again, at the partitions that are known at that time, until nobody listens.
 pub async fn look(
-    source: Opened,
+    source: Located,
     known: watch::Receiver<Vec<PartitionId>>,
     to: mpsc::Sender<Look>,
 ) {
@@ -33,12 +32,12 @@ pub async fn look(
         let began = Instant::now();
         let asked = match &source {
             // One question, whatever it is about.
-            Opened::Topic(_) => Vec::new(),
-            Opened::Stream(_) => next(&known.borrow(), &mut turn),
+            Located::Topic(_) => Vec::new(),
+            Located::Stream(_) => next(&known.borrow(), &mut turn),
         };
         let found = source.bounds(&asked).await;
         if to
-            .send(found.map_err(|failure| failure.line))
+            .send(found.map_err(|error| error.to_string()))
             .await
             .is_err()
         {

@@ -29,6 +29,7 @@ use anstream::{AutoStream, ColorChoice};
 use futures_util::StreamExt;
 use parti::inspect::{self, Group, Pace, Sight};
 use parti::operate::{self, Reason};
+use parti::source::place::Located;
 use parti::store::GroupStore;
 use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
@@ -38,7 +39,7 @@ use self::screen::Paint;
 use self::terminal::{Screen, Typed};
 use crate::exit::{CODES, Failure};
 use crate::flags::{self, GroupFlags, SourceFlags};
-use crate::places::{self, Opened};
+use crate::places;
 use crate::show::now_ms;
 use crate::signals::Endings;
 
@@ -87,8 +88,8 @@ pub async fn run(args: Args) -> Result<(), Failure> {
     let group = first(&store, sights.next().await).await?;
     let source = places::opened(&args.source).await?;
     let offsets = source.as_ref().map(|source| match source {
-        Opened::Topic(_) => Offsets::Own,
-        Opened::Stream(_) => Offsets::Shared,
+        Located::Topic(_) => Offsets::Own,
+        Located::Stream(_) => Offsets::Shared,
     });
     let (ids, known) = watch::channel(group.partition_ids());
     let (looks, mut looked) = mpsc::channel(1);
