@@ -206,7 +206,7 @@ fn a_stream_has_ends_and_places() {
     );
     assert!(
         told.out
-            .contains("ok    retention       limits, without an age"),
+            .contains("ok    retention       limits, without any"),
         "{}",
         told.out
     );

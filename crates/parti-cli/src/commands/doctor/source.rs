@@ -3,6 +3,7 @@
 use parti::Config;
 use parti::core::config::{HintFor, show_duration};
 use parti::core::text;
+use parti::source::jetstream::StreamLimits;
 use parti::source::place::Located;
 
 use super::{Findings, clock};
@@ -99,14 +100,9 @@ async fn stream(opened: &Located, config: &Config, findings: &mut Findings) {
     } else {
         findings.ok("source version", version);
     }
-    let kept = about.max_age.map(show_duration);
-    match (about.retention.as_str(), kept) {
-        ("limits", Some(age)) => findings.ok(
-            "retention",
-            format!("limits, {age}: a group that stands still for longer loses messages"),
-        ),
-        ("limits", None) => findings.ok("retention", "limits, without an age"),
-        (other, _) => findings.ok("retention", format!("{other}: handled messages go away")),
+    match retention(&about.retention, &about.limits) {
+        Ok(fine) => findings.ok("retention", fine),
+        Err(trouble) => findings.warn("retention", trouble),
     }
     if about.clustered && about.replicas < 3 {
         findings.warn(
@@ -138,6 +134,42 @@ async fn stream(opened: &Located, config: &Config, findings: &mut Findings) {
     clock::check(about.clock.as_deref(), before, after, findings);
 }
 
+/// What goes away by itself: as it should, or without a word of it.
+fn retention(kind: &str, limits: &StreamLimits) -> Result<String, String> {
+    let mut removed: Vec<String> = Vec::new();
+    if let Some(age) = limits.max_age {
+        removed.push(format!("older than {}", show_duration(age)));
+    }
+    if !limits.refuses_new {
+        let most = |most: u64, word| format!("the oldest of more than {}", text::count(most, word));
+        removed.extend(limits.max_messages.map(|n| most(n, "message")));
+        removed.extend(limits.max_bytes.map(|n| most(n, "byte")));
+    }
+    let removed = removed.join(", ");
+    let replaced = limits
+        .max_messages_per_subject
+        .filter(|_| !limits.refuses_new);
+    match (kind, replaced) {
+        (_, Some(newest)) => Err(format!(
+            "{kind}, and of each subject only the newest {}: one that is replaced before it is \
+             handled is gone, and nobody can tell; remove that limit (max_msgs_per_subject) where \
+             each message counts",
+            text::count(newest, "message")
+        )),
+        ("limits", None) if removed.is_empty() => Ok("limits, without any".into()),
+        ("limits", None) => Ok(format!(
+            "limits: what is {removed} goes away; a group that lags by as much loses messages, and \
+             says so"
+        )),
+        (_, None) if removed.is_empty() => Ok(format!("{kind}: handled messages go away")),
+        (_, None) => Err(format!(
+            "{kind}: handled messages go away, but also what is {removed}, handled or not, and \
+             nobody can tell; take the age away, and have a full stream refuse new messages \
+             (discard: new)"
+        )),
+    }
+}
+
 fn older(version: &str, than: (u32, u32)) -> bool {
     let mut numbers = version.split(['.', '-']).map(str::parse::<u32>);
     match (numbers.next(), numbers.next()) {
@@ -148,7 +180,9 @@ fn older(version: &str, than: (u32, u32)) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::older;
+    use std::time::Duration;
+
+    use super::*;
 
     #[test]
     fn versions_compare_as_numbers() {
@@ -156,5 +190,44 @@ mod tests {
         assert!(
             !older("2.14.0", (2, 14)) && !older("3.0.0-RC.1", (2, 14)) && !older("dev", (2, 14))
         );
+    }
+
+    #[test]
+    fn what_goes_without_a_word_is_a_warning() {
+        let none = StreamLimits::default();
+        let aged = StreamLimits {
+            max_age: Some(Duration::from_secs(60)),
+            ..none.clone()
+        };
+        let few = StreamLimits {
+            max_messages: Some(50),
+            ..none.clone()
+        };
+        let full = StreamLimits {
+            refuses_new: true,
+            ..few.clone()
+        };
+        let newest = StreamLimits {
+            max_messages_per_subject: Some(1),
+            ..none.clone()
+        };
+        let fine = |kind, limits, what: &str| {
+            let said = retention(kind, limits);
+            assert!(said.as_ref().is_ok_and(|s| s.contains(what)), "{said:?}");
+        };
+        let warns = |kind, limits, what: &str| {
+            let said = retention(kind, limits);
+            assert!(said.as_ref().is_err_and(|s| s.contains(what)), "{said:?}");
+        };
+        fine("limits", &none, "limits, without any");
+        fine("limits", &aged, "older than 1m");
+        fine("limits", &few, "the oldest of more than 50 messages");
+        fine("limits", &full, "limits, without any");
+        fine("workqueue", &none, "handled messages go away");
+        fine("workqueue", &full, "handled messages go away");
+        warns("workqueue", &aged, "older than 1m");
+        warns("workqueue", &few, "more than 50 messages, handled or not");
+        warns("limits", &newest, "only the newest 1 message:");
+        warns("workqueue", &newest, "max_msgs_per_subject");
     }
 }

@@ -48,6 +48,12 @@ pub(super) struct StreamConfig {
     pub num_replicas: usize,
     /// In nanoseconds; 0: for good.
     pub max_age: u64,
+    /// This and the next two: 0 or less if there is no such limit.
+    pub max_msgs: i64,
+    pub max_bytes: i64,
+    pub max_msgs_per_subject: i64,
+    /// What goes when a limit is reached: `old` messages, or `new` ones, which are refused.
+    pub discard: String,
     pub metadata: BTreeMap<String, String>,
     pub subject_transform: Option<Transform>,
 }

@@ -58,7 +58,7 @@ use crate::nats::connect::connect;
 use crate::nats::link::Link;
 use crate::source::{Offset, PartitionId, SourceError, StartPosition};
 use address::Target;
-use api::Api;
+use api::{Api, StreamConfig};
 use letters::Letters;
 pub use producer::{NewMessage, Producer};
 use read::Reads;
@@ -90,10 +90,39 @@ pub struct StreamAbout {
     pub replicas: usize,
     /// Whether the server is one of several.
     pub clustered: bool,
-    /// Messages that are older go away.
-    pub max_age: Option<Duration>,
+    /// What goes away by itself.
+    pub limits: StreamLimits,
     /// How many messages it has.
     pub messages: u64,
+}
+
+/// What a stream removes by itself, handled or not.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct StreamLimits {
+    /// Messages that are older.
+    pub max_age: Option<Duration>,
+    /// The oldest, so that it has no more.
+    pub max_messages: Option<u64>,
+    /// The oldest, so that it has no more bytes.
+    pub max_bytes: Option<u64>,
+    /// The oldest of each subject, so that it has no more.
+    pub max_messages_per_subject: Option<u64>,
+    /// A stream that has reached a limit refuses new messages, and removes none for it; only age
+    /// still does.
+    pub refuses_new: bool,
+}
+
+impl StreamLimits {
+    fn of(config: &StreamConfig) -> Self {
+        let limit = |most: i64| u64::try_from(most).ok().filter(|most| *most > 0);
+        Self {
+            max_age: (config.max_age > 0).then(|| Duration::from_nanos(config.max_age)),
+            max_messages: limit(config.max_msgs),
+            max_bytes: limit(config.max_bytes),
+            max_messages_per_subject: limit(config.max_msgs_per_subject),
+            refuses_new: config.discard == "new",
+        }
+    }
 }
 
 impl fmt::Debug for JetStream {
@@ -183,11 +212,11 @@ impl JetStream {
         Ok(StreamAbout {
             server: self.api.link.client.server_info().version,
             clock: info.ts,
-            retention: config.retention,
-            storage: config.storage,
             replicas: config.num_replicas,
             clustered: self.api.link.client.server_info().cluster.is_some(),
-            max_age: (config.max_age > 0).then(|| Duration::from_nanos(config.max_age)),
+            limits: StreamLimits::of(&config),
+            retention: config.retention,
+            storage: config.storage,
             messages: info.state.messages,
         })
     }
