@@ -25,8 +25,8 @@ const INTERRUPTED: u8 = 130;
 const TERMINATED: u8 = 143;
 
 /// Exit codes, for every command's help.
-pub const CODES: &str =
-    "Exit codes: 0 done, 1 failed, 2 wrong usage, 3 store or source unavailable, 4 refused.";
+pub const CODES: &str = "Exit codes: 0 done, 1 failed, 2 wrong usage, 3 store or source unavailable, 4 refused; 130 and \
+     143 ended half way by Ctrl-C or SIGTERM.";
 
 /// Why the program ends.
 #[derive(Debug)]

@@ -319,7 +319,7 @@ async fn retention_that_overtakes_is_named() {
 /// it removed without a word. The worker finds out, and here, where every offset is its own, exactly.
 #[tokio::test]
 async fn what_the_server_passes_over_is_named() {
-    const SLOW: Duration = Duration::from_secs(2);
+    const LAG: Duration = Duration::from_secs(2);
     let none = Setup {
         ack: "none",
         ..LIMITS
@@ -333,20 +333,24 @@ async fn what_the_server_passes_over_is_named() {
         scene.config.jetstream.max_ack_pending = 20;
         scene.config.jetstream.initial_batch = 10;
         let (began, mut begins) = watch::channel(0);
+        let (opens, gate) = watch::channel(false);
         let url = scene.url();
         let worker = scene
             .start_with(&url, move |_, message| {
-                let is_slow = &message.payload()[..] == b"0";
+                let is_slow = &message.payload()[..] == b"1";
                 began.send_modify(|count| *count += usize::from(is_slow));
+                let mut gate = gate.clone();
                 async move {
-                    if is_slow {
-                        tokio::time::sleep(SLOW).await;
-                    }
+                    gate.wait_for(|open| *open || !is_slow).await?;
                     Ok(())
                 }
             })
             .await;
         scene.taken(2).await;
+        // Once the first ones are handled, all others come by the consumer.
+        scene.publish_many(2).await;
+        let first = |all: &[Handled]| all.len() == 2;
+        scene.ledger.until("the first ones", first).await;
         scene.publish_many(200).await;
         let both = begins.wait_for(|count| *count == 2);
         let both = tokio::time::timeout(PATIENCE, both).await;
@@ -359,7 +363,10 @@ async fn what_the_server_passes_over_is_named() {
         };
         let context = scene.context().await;
         context.update_stream(limited).await.expect("limited");
-        let is_last = |handled: &&Handled| handled.number == 99;
+        // A shorter one would not count.
+        tokio::time::sleep(LAG).await;
+        opens.send_replace(true);
+        let is_last = |handled: &&Handled| handled.number == 100;
         scene
             .ledger
             .until("the last ones", |all| {
