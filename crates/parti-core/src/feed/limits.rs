@@ -439,6 +439,7 @@ impl Feed for Limits {
     }
 
     fn close(&mut self, cx: &mut Context<'_>, partition: &PartitionId) {
+        self.overtaken.hurry(cx.now);
         self.give_up_buffer(cx, partition);
     }
 

@@ -22,8 +22,10 @@ use crate::time::Time;
 
 /// So often the beginning is asked for; also, what is gone sooner was never meant to be kept.
 const EVERY: Duration = Duration::from_secs(1);
-/// While losses go on, they are told together, in steps that grow up to this.
+/// Once losses were told, those that follow are told together, so often.
 const SELDOM: Duration = Duration::from_secs(10);
+/// After so long without any, the next one is the first again.
+const QUIET: Duration = Duration::from_secs(60);
 /// So many offsets of a span are remembered. Later ones count as if they had not come: what is told
 /// is an upper bound.
 const REMEMBERED: usize = 1 << 16;
@@ -43,7 +45,8 @@ pub(super) struct Overtaken {
     /// Partitions that were given away since then.
     left: BTreeSet<PartitionId>,
     ask_at: Time,
-    every: Duration,
+    /// When losses were last told.
+    told_at: Option<Time>,
 }
 
 /// What came in a row, and may have holes.
@@ -122,7 +125,7 @@ impl Overtaken {
             asked: None,
             left: BTreeSet::new(),
             ask_at: Time::NEVER,
-            every: EVERY,
+            told_at: None,
         }
     }
 
@@ -154,7 +157,14 @@ impl Overtaken {
     fn begin(&mut self, now: Time, whole: Offset) {
         self.open = Some(Span::new(now, whole));
         if self.ended.is_empty() {
-            self.ask_at = now + self.every;
+            self.ask_at = now + self.every(now);
+        }
+    }
+
+    fn every(&self, now: Time) -> Duration {
+        match self.told_at {
+            Some(told) if now.since(told) < QUIET => SELDOM,
+            _ => EVERY,
         }
     }
 
@@ -174,6 +184,12 @@ impl Overtaken {
             Some(last) => last.reach(&span),
             None => self.ended.push(span),
         }
+    }
+
+    /// A partition is about to be given away: what is to be told is asked for while somebody is there to
+    /// tell it.
+    pub(super) fn hurry(&mut self, now: Time) {
+        self.ask_at = self.ask_at.min(now);
     }
 
     /// The partition is given away. What it got before is judged all the same.
@@ -223,11 +239,10 @@ impl Overtaken {
             return Some(Losses::default());
         };
         let spans: Vec<_> = asked.spans.iter().filter_map(|s| s.lost(first)).collect();
-        self.every = match spans.is_empty() {
-            true => EVERY,
-            false => (self.every * 2).min(SELDOM),
-        };
-        self.ask_at = now + self.every;
+        if !spans.is_empty() {
+            self.told_at = Some(now);
+        }
+        self.ask_at = now + self.every(now);
         Some(Losses {
             spans,
             left: asked.left,

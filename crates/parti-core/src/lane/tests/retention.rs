@@ -125,7 +125,7 @@ fn what_retention_took_from_before_a_consumer_that_lags_is_told() {
         bench.bounds_answer(ask, 31, 200);
         assert_eq!(passed(&bench.run()), [(19, 31, 12)], "held {held}");
         // What came while it was asked is judged by the next answer.
-        bench.pass(Duration::from_secs(1));
+        bench.pass(Duration::from_secs(9));
         assert_eq!(
             requests(&bench.run(), "Bounds"),
             [],
@@ -182,6 +182,17 @@ fn what_was_passed_over_before_a_gap_is_told_and_what_lies_behind_it_is_read() {
     bench.bounds_answer(ask, 40, 60);
     let actions = bench.run();
     assert_eq!(passed(&actions), [(19, 26, 6)], "the rest is the reader's");
+}
+
+#[test]
+fn who_gives_a_partition_away_asks_before_it_is_gone() {
+    let mut bench = lagging(2);
+    bench.deliver_of(A, 25, 50);
+    bench.run();
+    bench.lanes.close(bench.now, &p(A));
+    let ask = only_ask(&bench.run(), "Bounds");
+    bench.bounds_answer(ask, 23, 60);
+    assert_eq!(passed(&bench.run()), [(19, 23, 4)]);
 }
 
 #[test]

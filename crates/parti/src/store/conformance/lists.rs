@@ -1,6 +1,6 @@
 //! Lists: what belongs to a scope, and in which order.
 
-use super::room::{Failure, Room, create, created, rejected};
+use super::room::{Failure, Room, create, created, rejected, update};
 use super::{cases, ensure};
 use crate::store::{Entry, Scope, StoreExt};
 
@@ -11,6 +11,7 @@ cases! { "lists", Nothing:
     BOTH neighbours_stay_apart,
     BOTH what_was_deleted_is_gone,
     BOTH five_thousand,
+    BOTH whole_while_all_of_it_is_written_anew,
     PLAIN everything_there_is,
     PLAIN what_ends_within_a_segment_is_rejected,
 }
@@ -154,6 +155,41 @@ async fn five_thousand(room: &Room<'_>) -> Result<(), Failure> {
     }
     ensure!(there.len() == MANY, "{} answers", there.len());
     room.lists(&store, &room.scope(), &there).await
+}
+
+/// What is written anew at the same time is there in its old or its new form, and never missing.
+async fn whole_while_all_of_it_is_written_anew(room: &Room<'_>) -> Result<(), Failure> {
+    const KEYS: usize = 16;
+    const LOOKS: usize = 100;
+    let (store, other) = (room.connect().await?, room.connect().await?);
+    let mut there = Vec::new();
+    for n in 0..KEYS {
+        there.push(created(&store, &room.key(n), "first").await?);
+    }
+    let writing = async {
+        loop {
+            let batch = there
+                .iter()
+                .map(|now| update(&now.key, now.revision, "again"));
+            let outcomes = other.write(batch.collect()).await;
+            for (now, outcome) in there.iter_mut().zip(outcomes) {
+                now.revision = outcome?;
+            }
+        }
+    };
+    let looking = async {
+        for _ in 0..LOOKS {
+            let list = store.list(&room.scope()).await?;
+            ensure!(list.len() == KEYS, "{} of {KEYS} are listed", list.len());
+            let told = room.watch(&store, room.scope()).await?.entries().len();
+            ensure!(told == KEYS, "a watch starts with {told} of {KEYS}");
+        }
+        Ok(())
+    };
+    tokio::select! {
+        looked = looking => looked,
+        written = writing => written,
+    }
 }
 
 async fn everything_there_is(room: &Room<'_>) -> Result<(), Failure> {

@@ -5,15 +5,17 @@
 //!   make a consumer: the last message of each subject, then what comes
 //!        │
 //!        ▼
-//!   messages … up to L: the snapshot is whole      (or a heartbeat that says: I am past L)
-//!        │
+//!   messages … up to L, and none is left: the snapshot is whole
+//!        │                                          (or a heartbeat that says: I am past L, and idle)
 //!        ▼
 //!   messages, heartbeats                            any gap, any silence: Broken
 //! ```
 //!
 //! A consumer lives on one replica of the stream, which can be behind. That is why L comes from
 //! the leader, and the snapshot is whole only once the replica has told of L: everything that was
-//! acknowledged before the feed was started is then in it.
+//! acknowledged before the feed was started is then in it. That it has told of L is not enough: a key
+//! that is written anew meanwhile goes from its place before L to the end. So the snapshot goes on
+//! until the consumer has nothing more to tell.
 //!
 //! The consumer numbers what it delivers, and its heartbeats repeat the last number. So a message
 //! that was lost on the way is noticed by the next one, or by the next heartbeat.
@@ -48,6 +50,8 @@ pub(super) struct Feed {
     subscriber: Subscriber,
     /// The number of the last message of the consumer.
     heard: u64,
+    /// How many the consumer had to tell after that; not known before the first one.
+    pending: u64,
     last_sign: Instant,
 }
 
@@ -82,7 +86,7 @@ impl Feed {
         let mut snapshot = Snapshot::new();
         let mut told = 0;
         let mut patience = Instant::now() + STALLED;
-        while told < goal {
+        while goal > 0 && (told < goal || feed.pending > 0) {
             let news = match timeout_at(patience, feed.next()).await {
                 Ok(news) => news,
                 Err(_) => News::Broken("the server's snapshot does not move on".into()),
@@ -141,6 +145,7 @@ impl Feed {
             consumer,
             subscriber,
             heard: 0,
+            pending: u64::MAX,
             last_sign: Instant::now(),
         };
         let call = format!("CONSUMER.CREATE.{}.{}", bucket.stream, feed.consumer);
@@ -178,7 +183,7 @@ impl Feed {
     }
 
     fn change(&mut self, message: Message) -> News {
-        let Some((sequence, number)) = message.reply.as_deref().and_then(numbers) else {
+        let Some((sequence, number, pending)) = message.reply.as_deref().and_then(numbers) else {
             return News::Broken("a message has no numbers".into());
         };
         if number != self.heard + 1 {
@@ -188,6 +193,7 @@ impl Feed {
             ));
         }
         self.heard = number;
+        self.pending = pending;
         let key = self.bucket.key(&message.subject).and_then(keys::decode);
         let Some(key) = key else {
             return News::Foreign(sequence);
@@ -216,7 +222,11 @@ impl Feed {
                 "the server has sent {last} messages, {} came",
                 self.heard
             )),
-            (Some(_), Some(position)) => News::Alive(position),
+            (Some(_), Some(position)) => {
+                // It would have told, instead of saying that it lives.
+                self.pending = 0;
+                News::Alive(position)
+            }
             _ => News::Waiting,
         }
     }
@@ -241,10 +251,10 @@ impl Drop for Feed {
     }
 }
 
-/// The numbers of a message in its stream and in its consumer, from where it wants its answer:
+/// The numbers of a message in its stream and in its consumer, and how many come after it, from where it wants its answer:
 /// `$JS.ACK.<stream>.<consumer>.<delivered>.<stream seq>.<consumer seq>.<time>.<pending>`, or with
 /// domain and account before the stream, and something random at the end.
-fn numbers(reply: &str) -> Option<(u64, u64)> {
+fn numbers(reply: &str) -> Option<(u64, u64, u64)> {
     let tokens: Vec<&str> = reply.strip_prefix("$JS.ACK.")?.split('.').collect();
     let at = match tokens.len() {
         7 => 3,
@@ -254,6 +264,7 @@ fn numbers(reply: &str) -> Option<(u64, u64)> {
     Some((
         tokens.get(at)?.parse().ok()?,
         tokens.get(at + 1)?.parse().ok()?,
+        tokens.get(at + 3)?.parse().ok()?,
     ))
 }
 
@@ -263,10 +274,10 @@ mod tests {
 
     #[test]
     fn both_forms_of_a_reply_are_read() {
-        let short = "$JS.ACK.KV_parti.parti-x.1.44.7.1794744636801951936.0";
-        let long = "$JS.ACK.hub.ACCOUNT.KV_parti.parti-x.1.44.7.1794744636801951936.0.abc";
-        assert_eq!(numbers(short), Some((44, 7)));
-        assert_eq!(numbers(long), Some((44, 7)));
+        let short = "$JS.ACK.KV_parti.parti-x.1.44.7.1794744636801951936.5";
+        let long = "$JS.ACK.hub.ACCOUNT.KV_parti.parti-x.1.44.7.1794744636801951936.5.abc";
+        assert_eq!(numbers(short), Some((44, 7, 5)));
+        assert_eq!(numbers(long), Some((44, 7, 5)));
         for bad in ["", "$JS.ACK.a.b", "$JS.ACK.a.b.1.x.7.1.0", "_INBOX.x"] {
             assert_eq!(numbers(bad), None, "{bad}");
         }
