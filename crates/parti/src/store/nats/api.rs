@@ -1,5 +1,7 @@
 //! What the server's answers mean for a bucket.
 
+use std::collections::BTreeMap;
+
 use async_nats::HeaderMap;
 use async_nats::jetstream::message::StreamMessage;
 use async_nats::jetstream::stream::RawMessage;
@@ -8,6 +10,7 @@ use serde_json::json;
 
 use super::super::{Bytes, Error};
 use super::bucket::Bucket;
+use super::keys;
 pub(super) use crate::nats::link::{Link, Refusal, Silence, Trouble, answer, code};
 
 /// The last message of a subject.
@@ -48,6 +51,42 @@ impl Link {
             sequence: message.sequence,
             value: (!is_marker(&message.headers)).then_some(message.payload),
         }))
+    }
+}
+
+/// What a stream says of its subjects, in pages.
+#[derive(Deserialize)]
+struct Page {
+    state: Subjects,
+}
+
+#[derive(Deserialize)]
+struct Subjects {
+    #[serde(default)]
+    subjects: BTreeMap<String, u64>,
+}
+
+impl Link {
+    /// All keys under a filter that have a message, be it one that says that they are deleted, as the
+    /// leader knows them.
+    pub(super) async fn names(&self, bucket: &Bucket, filter: &str) -> Result<Vec<String>, Error> {
+        let _turn = self.reads.acquire().await;
+        let call = format!("STREAM.INFO.{}", bucket.stream);
+        let (mut names, mut offset) = (Vec::new(), 0);
+        loop {
+            let body = json!({ "subjects_filter": bucket.subject(filter), "offset": offset });
+            let page: Page = match self.api(&call, body).await {
+                Ok(page) => page,
+                Err(trouble) => return Err(trouble.of_read(bucket)),
+            };
+            let subjects = page.state.subjects;
+            if subjects.is_empty() {
+                return Ok(names);
+            }
+            offset += subjects.len();
+            let key = |subject: &String| bucket.key(subject).and_then(keys::decode);
+            names.extend(subjects.keys().filter_map(key));
+        }
     }
 }
 

@@ -5,22 +5,27 @@
 //!   make a consumer: the last message of each subject, then what comes
 //!        │
 //!        ▼
-//!   messages … up to L, and none is left: the snapshot is whole
-//!        │                                          (or a heartbeat that says: I am past L, and idle)
+//!   messages … up to L                       (or a heartbeat that says: I am past L)
+//!        │                                                    ▲
+//!        ▼                                                    │ yes: up to there
+//!   ask again: was anything written after what was told? ─────┘
+//!        │ no: the snapshot is whole         └─ again and again ─▶ ask for all names: until each was told
 //!        ▼
-//!   messages, heartbeats                            any gap, any silence: Broken
+//!   messages, heartbeats                       any gap, any silence: Broken
 //! ```
 //!
 //! A consumer lives on one replica of the stream, which can be behind. That is why L comes from
 //! the leader, and the snapshot is whole only once the replica has told of L: everything that was
-//! acknowledged before the feed was started is then in it. That it has told of L is not enough: a key
-//! that is written anew meanwhile goes from its place before L to the end. So the snapshot goes on
-//! until the consumer has nothing more to tell.
+//! acknowledged before the feed was started is then in it, unless it was written anew meanwhile: a key
+//! goes to the end with every write, and is not told at its old place any more. So the snapshot is
+//! whole only if nothing was written after what was told, or if every name has been told. (How many
+//! messages the consumer has left, which it says with each, is no proof: it learns of a new one a
+//! moment after it has forgotten the old one.)
 //!
 //! The consumer numbers what it delivers, and its heartbeats repeat the last number. So a message
 //! that was lost on the way is noticed by the next one, or by the next heartbeat.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use async_nats::{Message, Subscriber};
@@ -41,6 +46,8 @@ const SILENCE: Duration = Duration::from_millis(3500);
 const STALLED: Duration = Duration::from_secs(5);
 /// For how long the server keeps a consumer that nobody listens to.
 const KEPT: Duration = Duration::from_secs(10);
+/// So often it is asked whether something was written meanwhile, before all names are asked for.
+const ROUNDS: u32 = 3;
 
 /// A running feed.
 pub(super) struct Feed {
@@ -50,8 +57,6 @@ pub(super) struct Feed {
     subscriber: Subscriber,
     /// The number of the last message of the consumer.
     heard: u64,
-    /// How many the consumer had to tell after that; not known before the first one.
-    pending: u64,
     last_sign: Instant,
 }
 
@@ -73,6 +78,16 @@ pub(super) enum News {
 /// What was there, by key: which write put it there, and what.
 pub(super) type Snapshot = BTreeMap<String, (u64, Bytes)>;
 
+/// What was told so far.
+#[derive(Default)]
+struct State {
+    snapshot: Snapshot,
+    /// Keys whose last message says that they are not there.
+    deleted: BTreeSet<String>,
+    /// The highest sequence.
+    told: u64,
+}
+
 impl Feed {
     /// Starts a feed, and reads what is there. Also answers the highest sequence that was told.
     pub(super) async fn start(
@@ -80,33 +95,66 @@ impl Feed {
         bucket: &Bucket,
         filter: &str,
     ) -> Result<(Feed, Snapshot, u64), Error> {
-        let last = link.last(bucket, filter).await?;
-        let goal = last.map_or(0, |last| last.sequence);
+        let last = async || {
+            let last = link.last(bucket, filter).await?;
+            Ok::<u64, Error>(last.map_or(0, |last| last.sequence))
+        };
+        let mut goal = last().await?;
         let mut feed = Feed::open(link, bucket, filter).await?;
-        let mut snapshot = Snapshot::new();
-        let mut told = 0;
+        let mut state = State::default();
+        for _ in 0..ROUNDS {
+            feed.tell(&mut state, |state| state.told >= goal).await?;
+            goal = last().await?;
+            if goal <= state.told {
+                return Ok((feed, state.snapshot, state.told));
+            }
+        }
+        let mut names = link.names(bucket, filter).await?;
+        let is_told = |state: &State, name: &String| {
+            state.snapshot.contains_key(name) || state.deleted.contains(name)
+        };
+        feed.tell(&mut state, |state| {
+            names.retain(|name| !is_told(state, name));
+            names.is_empty()
+        })
+        .await?;
+        Ok((feed, state.snapshot, state.told))
+    }
+
+    /// Takes in what comes, until it is enough.
+    async fn tell(
+        &mut self,
+        state: &mut State,
+        mut is_enough: impl FnMut(&State) -> bool,
+    ) -> Result<(), Error> {
         let mut patience = Instant::now() + STALLED;
-        while goal > 0 && (told < goal || feed.pending > 0) {
-            let news = match timeout_at(patience, feed.next()).await {
+        while !is_enough(state) {
+            let news = match timeout_at(patience, self.next()).await {
                 Ok(news) => news,
                 Err(_) => News::Broken("the server's snapshot does not move on".into()),
             };
             match news {
                 News::Change(key, sequence, value) => {
+                    state.told = sequence;
                     match value {
-                        Some(value) => snapshot.insert(key, (sequence, value)),
-                        None => snapshot.remove(&key),
-                    };
-                    told = sequence;
+                        Some(value) => {
+                            state.deleted.remove(&key);
+                            state.snapshot.insert(key, (sequence, value));
+                        }
+                        None => {
+                            state.snapshot.remove(&key);
+                            state.deleted.insert(key);
+                        }
+                    }
                     patience = Instant::now() + STALLED;
                 }
-                News::Foreign(sequence) => told = sequence,
-                News::Alive(sequence) => told = told.max(sequence),
+                News::Foreign(sequence) => state.told = sequence,
+                News::Alive(sequence) => state.told = state.told.max(sequence),
                 News::Waiting => {}
                 News::Broken(why) => return Err(Error::unavailable(why)),
             }
         }
-        Ok((feed, snapshot, told))
+        Ok(())
     }
 
     async fn open(link: &Link, bucket: &Bucket, filter: &str) -> Result<Feed, Error> {
@@ -145,7 +193,6 @@ impl Feed {
             consumer,
             subscriber,
             heard: 0,
-            pending: u64::MAX,
             last_sign: Instant::now(),
         };
         let call = format!("CONSUMER.CREATE.{}.{}", bucket.stream, feed.consumer);
@@ -183,7 +230,7 @@ impl Feed {
     }
 
     fn change(&mut self, message: Message) -> News {
-        let Some((sequence, number, pending)) = message.reply.as_deref().and_then(numbers) else {
+        let Some((sequence, number)) = message.reply.as_deref().and_then(numbers) else {
             return News::Broken("a message has no numbers".into());
         };
         if number != self.heard + 1 {
@@ -193,7 +240,6 @@ impl Feed {
             ));
         }
         self.heard = number;
-        self.pending = pending;
         let key = self.bucket.key(&message.subject).and_then(keys::decode);
         let Some(key) = key else {
             return News::Foreign(sequence);
@@ -222,11 +268,7 @@ impl Feed {
                 "the server has sent {last} messages, {} came",
                 self.heard
             )),
-            (Some(_), Some(position)) => {
-                // It would have told, instead of saying that it lives.
-                self.pending = 0;
-                News::Alive(position)
-            }
+            (Some(_), Some(position)) => News::Alive(position),
             _ => News::Waiting,
         }
     }
@@ -251,10 +293,10 @@ impl Drop for Feed {
     }
 }
 
-/// The numbers of a message in its stream and in its consumer, and how many come after it, from where it wants its answer:
+/// The numbers of a message in its stream and in its consumer, from where it wants its answer:
 /// `$JS.ACK.<stream>.<consumer>.<delivered>.<stream seq>.<consumer seq>.<time>.<pending>`, or with
 /// domain and account before the stream, and something random at the end.
-fn numbers(reply: &str) -> Option<(u64, u64, u64)> {
+fn numbers(reply: &str) -> Option<(u64, u64)> {
     let tokens: Vec<&str> = reply.strip_prefix("$JS.ACK.")?.split('.').collect();
     let at = match tokens.len() {
         7 => 3,
@@ -264,7 +306,6 @@ fn numbers(reply: &str) -> Option<(u64, u64, u64)> {
     Some((
         tokens.get(at)?.parse().ok()?,
         tokens.get(at + 1)?.parse().ok()?,
-        tokens.get(at + 3)?.parse().ok()?,
     ))
 }
 
@@ -274,10 +315,10 @@ mod tests {
 
     #[test]
     fn both_forms_of_a_reply_are_read() {
-        let short = "$JS.ACK.KV_parti.parti-x.1.44.7.1794744636801951936.5";
-        let long = "$JS.ACK.hub.ACCOUNT.KV_parti.parti-x.1.44.7.1794744636801951936.5.abc";
-        assert_eq!(numbers(short), Some((44, 7, 5)));
-        assert_eq!(numbers(long), Some((44, 7, 5)));
+        let short = "$JS.ACK.KV_parti.parti-x.1.44.7.1794744636801951936.0";
+        let long = "$JS.ACK.hub.ACCOUNT.KV_parti.parti-x.1.44.7.1794744636801951936.0.abc";
+        assert_eq!(numbers(short), Some((44, 7)));
+        assert_eq!(numbers(long), Some((44, 7)));
         for bad in ["", "$JS.ACK.a.b", "$JS.ACK.a.b.1.x.7.1.0", "_INBOX.x"] {
             assert_eq!(numbers(bad), None, "{bad}");
         }
