@@ -276,7 +276,8 @@ pub fn partition_note(partition: &PartitionView) -> String {
         && next < first
     {
         let removed = parti::core::text::count(first.0 - next.0, "message");
-        notes.push(format!("{removed} removed unread"));
+        // The offsets of a stream are shared: others' may lie between.
+        notes.push(format!("up to {removed} removed unread"));
     }
     if let (Some(end), Some(next)) = (partition.end, partition.next_offset)
         && partition.lag == Some(0)

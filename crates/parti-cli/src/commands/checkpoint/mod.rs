@@ -415,8 +415,9 @@ async fn refusal(
     Ok(Some(match &first.verdict {
         Verdict::Unknown => unknown(partition, &places::group(store).await?),
         Verdict::Served if rules.force.is_some() => Failure::refused(format!(
-            "partition {partition} is being served by {}, which lives and was not told to let go, as \
-             no leader has carried out the pause (`parti doctor` may know why); the same command \
+            "partition {partition} is being served by {}, which lives and was not told to let go: \
+             no leader has carried out the pause (`parti doctor` may know why), or somebody else \
+             resumed it (`parti group history` tells); the same command \
              tries it again; {done}{more}",
             or_dash(first.served_by.as_ref())
         )),
