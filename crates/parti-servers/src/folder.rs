@@ -13,6 +13,7 @@ use crate::Error;
 
 const PREFIX: &str = "parti-servers.";
 const IN_USE: &str = "in-use";
+const NOT_YET: &str = "in-use.new";
 
 /// A folder that is ours until dropped.
 #[derive(Debug)]
@@ -38,8 +39,12 @@ impl Folder {
         let folder = tempfile::Builder::new()
             .prefix(&format!("{PREFIX}{name}-"))
             .tempdir_in(parent)?;
-        let lock = File::create(folder.path().join(IN_USE))?;
+        // Under its name only once it is locked: another process that sweeps just now would take
+        // one that nobody holds for a dead process's, and remove the folder.
+        let unnamed = folder.path().join(NOT_YET);
+        let lock = File::create(&unnamed)?;
         lock.lock()?;
+        fs::rename(&unnamed, folder.path().join(IN_USE))?;
         Ok(Self {
             folder,
             _lock: lock,
@@ -75,6 +80,27 @@ pub(crate) fn write(file: &Path, text: &str) -> Result<(), Error> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_sweep_takes_nothing_that_is_just_being_made() {
+        let parent = tempfile::tempdir().unwrap();
+        let is_over = std::sync::atomic::AtomicBool::new(false);
+        std::thread::scope(|threads| {
+            for _ in 0..2 {
+                threads.spawn(|| {
+                    while !is_over.load(std::sync::atomic::Ordering::Relaxed) {
+                        sweep(parent.path());
+                    }
+                });
+            }
+            let made: Vec<_> = (0..1_000)
+                .map(|_| Folder::within(parent.path(), "new"))
+                .map(|made| made.is_ok_and(|folder| folder.path().join(IN_USE).exists()))
+                .collect();
+            is_over.store(true, std::sync::atomic::Ordering::Relaxed);
+            assert_eq!(made, vec![true; 1_000]);
+        });
+    }
 
     #[test]
     fn what_a_dead_process_left_goes_and_what_a_live_one_uses_stays() {
