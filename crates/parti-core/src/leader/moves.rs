@@ -148,7 +148,8 @@ impl Planner {
                 }
                 Verdict::Orphan => {
                     ended = true;
-                    let restarting = self.lifecycle == Lifecycle::ColdStart;
+                    let lives = self.crew[mv.from].life() == Some(mv.from_life);
+                    let restarting = self.lifecycle == Lifecycle::ColdStart && !lives;
                     self.slots[i] = Slot::Unassigned(if restarting {
                         Reason::AwaitsOwner(mv.from)
                     } else {

@@ -167,12 +167,14 @@ impl Planner {
     fn count_unserved(&self, list: &[Partition]) -> Unserved {
         let mut unserved = Unserved::default();
         for (slot, partition) in self.slots.iter().zip(list) {
-            let Slot::Unassigned(reason) = slot else {
-                continue;
+            let reason = match slot {
+                Slot::Unassigned(reason) => *reason,
+                Slot::Revoking { mv, .. } if self.crew[mv.to].alive().is_none() => Reason::LetsGo,
+                _ => continue,
             };
             unserved.count += 1;
-            unserved.over_cap += usize::from(*reason == Reason::OverCap);
-            unserved.all_drained += usize::from(*reason == Reason::AllDrained);
+            unserved.over_cap += usize::from(reason == Reason::OverCap);
+            unserved.all_drained += usize::from(reason == Reason::AllDrained);
             if unserved.examples.len() < UNSERVED_EXAMPLES {
                 unserved
                     .examples

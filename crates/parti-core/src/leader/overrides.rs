@@ -55,16 +55,15 @@ impl Planner {
         self.news = Some(now);
     }
 
-    /// Makes slots and workers follow the overrides.
-    pub(super) fn heed_overrides(&mut self, list: &[Partition]) {
-        self.confirm_pauses();
-        if std::mem::replace(&mut self.heeded, true) {
+    /// Makes workers follow the overrides: before any move is judged, as a drained worker gets
+    /// nothing back.
+    pub(super) fn heed_drains(&mut self) {
+        if self.heeded {
             return;
         }
-        let overrides = self.overrides.clone();
         for desk in self.crew.iter_mut() {
             let was = desk.is_drained();
-            desk.drained = overrides.drained_life(&desk.id);
+            desk.drained = self.overrides.drained_life(&desk.id);
             if desk.is_drained() == was {
                 continue;
             }
@@ -82,6 +81,15 @@ impl Planner {
             self.due.balance = true;
             self.touched = true;
         }
+    }
+
+    /// Makes slots follow the overrides.
+    pub(super) fn heed_pauses(&mut self, list: &[Partition]) {
+        self.confirm_pauses();
+        if std::mem::replace(&mut self.heeded, true) {
+            return;
+        }
+        let overrides = self.overrides.clone();
         self.pausing.retain(|id| overrides.pauses(id));
         for (i, partition) in list.iter().enumerate() {
             let is_paused = self.slots[i] == Slot::Unassigned(Reason::Paused);

@@ -329,8 +329,9 @@ impl Planner {
         self.hear_sessions(now);
         self.end_phase();
         self.end_handoffs(now);
+        self.heed_drains();
         self.advance_moves(now, &list);
-        self.heed_overrides(&list);
+        self.heed_pauses(&list);
         self.open_window(now);
         self.close_window(now);
         self.plan_what_is_due(now, &list);

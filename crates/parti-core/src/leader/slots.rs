@@ -7,7 +7,8 @@
 //!       └── rolled back ───┘ gone or leaving                 │  └──▶ Serving{from}             │
 //!                          └──────────── from is gone ───────┴─────────────────────────────────┘
 //!  Both gone: Unassigned, and given to somebody else at once. A live owner is never seized: a slow
-//!  release is reported once, and waited for.
+//!  release is reported once, and waited for. An owner that is to have nothing (it leaves, or is
+//!  drained) never gets back what it was told to let go of: it counts as gone once it has.
 //! ```
 
 use super::occasion::ReasonId;
@@ -47,6 +48,8 @@ pub enum Reason {
     New,
     /// Its owner's session is over.
     OwnerGone,
+    /// Its owner is to have nothing and was told to let go, and who was to have it next is gone.
+    LetsGo,
     /// The group restarts: it stays with its last owner if that comes back in time.
     AwaitsOwner(Seat),
     /// Nobody is there to take it.
@@ -65,6 +68,7 @@ impl Reason {
         match self {
             Self::New => "not planned yet",
             Self::OwnerGone => "its owner is gone",
+            Self::LetsGo => "its owner lets go of it, and who was to have it next is gone",
             Self::AwaitsOwner(_) => "the group restarts: waiting for its owner",
             Self::NoWorker => "no worker can take it",
             Self::AllDrained => "all living workers are drained: undrain one",
@@ -159,7 +163,7 @@ pub enum Verdict {
     Grant,
     /// `from` goes on serving it.
     RollBack(Blame),
-    /// Both sides are gone: it needs a new owner.
+    /// Nobody holds it any more, and `to` cannot: it needs a new owner.
     Orphan,
 }
 
@@ -212,8 +216,10 @@ pub fn judge(
             }
         }
         Slot::Revoking { warned, .. } => {
-            if !can_receive {
+            if !can_receive && !from.leaving {
                 Verdict::RollBack(Blame::Gone)
+            } else if !can_receive && from.released >= mv.version {
+                Verdict::Orphan
             } else if from.released >= mv.version || crate::planted!(GrantBeforeRelease) {
                 Verdict::Grant
             } else if !warned && now >= mv.since + limits.release_warning {
@@ -405,6 +411,43 @@ mod tests {
             "it was ready once"
         );
         assert_eq!(verdict(&slot, party(0), party(0), 1), Verdict::Orphan);
+    }
+
+    #[test]
+    fn an_owner_that_is_to_have_nothing_gets_nothing_back() {
+        let slot = Slot::Revoking {
+            mv: mv(),
+            warned: true,
+        };
+        let leaving = |released| Party {
+            leaving: true,
+            released: Version(released),
+            ..party(10)
+        };
+        for nobody in [
+            party(0),
+            Party {
+                leaving: true,
+                ..party(20)
+            },
+        ] {
+            assert_eq!(
+                verdict(&slot, leaving(6), nobody, 1),
+                Verdict::Wait,
+                "it may still hold it"
+            );
+            assert_eq!(verdict(&slot, leaving(7), nobody, 1), Verdict::Orphan);
+        }
+        assert_eq!(
+            verdict(&slot, leaving(7), party(20), 1),
+            Verdict::Grant,
+            "somebody can take it"
+        );
+        assert_eq!(
+            verdict(&Slot::Preparing(mv()), leaving(6), party(0), 1),
+            Verdict::RollBack(Blame::Gone),
+            "it never let go"
+        );
     }
 
     #[test]

@@ -3,13 +3,13 @@
 //! ```text
 //!  in A's serve                          ──▶ Serving{A}      (a prepare of it is rolled back)
 //!  in nobody's serve, B prepares it      ──▶ Revoking{A → B} (A may still hold it)
-//!            … and A is gone             ──▶ Serving{B}
+//!            … and A is gone             ──▶ Serving{B}, unless B may not have it either
 //!  nowhere                               ──▶ Unassigned
 //! ```
 //!
 //! Then everybody is told again under the new term, so that nothing of the old one can land.
 
-use super::crew::{Owed, Standing};
+use super::crew::{Desk, Owed, Standing};
 use super::occasion::ReasonId;
 use super::planner::{Dropped, Planner, Recovered};
 use super::slots::{Move, Reason, Seat, Slot};
@@ -122,6 +122,7 @@ impl Planner {
                 .extend(plan.added.iter().filter(|id| find(id).is_some()).cloned());
             self.told_plan = Some(plan);
         }
+        self.heed_drains();
         self.slots = (0..list.len())
             .map(|i| match (claims[i], prepared[i]) {
                 (Some((_, _, worker)), _) => Slot::Serving { worker },
@@ -147,13 +148,14 @@ impl Planner {
     fn half_moved(&self, now: Time, from: Seat, to: Seat) -> Slot {
         let (owner, next) = (&self.crew[from], &self.crew[to]);
         let owner_was = owner.published.as_ref().map(|told| told.incarnation);
-        match (owner.life(), next.life()) {
-            (Some(from_life), Some(to_life)) if owner_was == Some(from_life) => {
+        let may_have_it = |desk: &Desk| desk.is_staying() && !desk.is_drained();
+        match owner.life() {
+            Some(from_life) if owner_was == Some(from_life) => {
                 let mv = Move {
                     from,
                     from_life,
                     to,
-                    to_life,
+                    to_life: next.life().unwrap_or_default(),
                     began: now,
                     since: now,
                     version: self.coming(),
@@ -162,8 +164,8 @@ impl Planner {
                 };
                 Slot::Revoking { mv, warned: false }
             }
-            (_, Some(_)) if next.is_staying() => Slot::Serving { worker: to },
-            (Some(_), _) => Slot::Serving { worker: from },
+            _ if may_have_it(next) => Slot::Serving { worker: to },
+            _ if may_have_it(owner) => Slot::Serving { worker: from },
             _ => Slot::Unassigned(Reason::OwnerGone),
         }
     }

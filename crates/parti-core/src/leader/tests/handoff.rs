@@ -128,6 +128,13 @@ fn the_new_owner_dies_and_the_old_one_leaves() {
     let mut world = revoking();
     world.leave("c");
     world.crash("b");
+    let said = world.say();
+    assert!(
+        !said
+            .iter()
+            .any(|line| line.starts_with("c ") && line.contains("[p2 p3]")),
+        "c is not told to serve again what it was told to let go of: {said:?}"
+    );
     world.run();
     assert_eq!(world.held(), "a[p0 p1 p2 p3] c[]");
 }
