@@ -5,8 +5,8 @@
 //! goes, after a grace, to the next in rank, who gives it back when the target owner asks for it
 //! (by reporting that it is blocked). Nobody stands in beyond its capacity.
 //!
-//! Everybody goes by the same overrides, too: who is drained counts as none, what is paused is left
-//! out, a pin beats the strategy. Operators write them by themselves, by compare-and-set: two who
+//! Everybody goes by the same overrides, too: who is drained counts as none, what is paused is
+//! nobody's, a pin beats the strategy. Operators write them by themselves, by compare-and-set: two who
 //! both carried out requests could each go by an old view of them.
 //!
 //! ```text
@@ -36,8 +36,11 @@ use crate::worker::Trouble;
 use crate::worker::holding::Holdings;
 use crate::worker::outbox::{Outbox, Purpose};
 
+mod decided;
 #[cfg(test)]
 mod tests;
+
+use decided::Decided;
 
 /// The machine of a worker without a leader.
 #[derive(Debug)]
@@ -69,8 +72,8 @@ pub struct Leaderless {
     waits_for_room: bool,
     /// How many partitions fit nowhere, when that was last told.
     over_cap: u64,
-    /// The overrides as the watch has them, once it has told.
-    known: Option<(Revision, Arc<OverridesRecord>)>,
+    /// The overrides as they are.
+    decided: Decided,
     /// The overrides that the target goes by.
     overrides: Arc<OverridesRecord>,
     heeding: Revision,
@@ -100,7 +103,7 @@ impl Leaderless {
             serve: Vec::new(),
             waits_for_room: false,
             over_cap: 0,
-            known: None,
+            decided: Decided::new(),
             overrides: Arc::default(),
             heeding: Revision(0),
         }
@@ -108,31 +111,12 @@ impl Leaderless {
 
     /// News of the overrides.
     pub fn overrides_watched(&mut self, event: &WatchEvent, out: &mut Outbox) {
-        let stored = match event {
-            WatchEvent::Snapshot(records) => records.first(),
-            WatchEvent::Changed(stored) => Some(stored),
-            // Nobody deletes it.
-            WatchEvent::Removed(..) => return,
-        };
-        let known = self.known.as_ref().map(|(revision, _)| *revision);
-        let found = match stored.map(|stored| (stored.revision, &stored.record)) {
-            None => (Revision(0), Arc::default()),
-            Some((revision, Record::Overrides(record))) => (revision, record.clone()),
-            // Left alone, and as if there were none: it may be of a newer program.
-            Some((revision, other)) => {
-                let why = match other {
-                    Record::Unreadable(why) => why.to_string(),
-                    _ => "it is a record of another kind".into(),
-                };
-                let key = Key::Overrides.to_string();
-                out.trouble(Trouble::Unreadable { key, why });
-                (revision, Arc::default())
-            }
-        };
-        if known.is_none_or(|known| found.0 > known) {
-            self.known = Some(found);
-            self.changed = true;
-        }
+        self.changed |= self.decided.watched(event, out);
+    }
+
+    /// What became of the write that proves them.
+    pub fn overrides_proved(&mut self, reply: StoreReply, out: &mut Outbox) {
+        self.changed |= self.decided.proved(reply, out);
     }
 
     /// The revision of the overrides that the present choice goes by.
@@ -142,8 +126,8 @@ impl Leaderless {
 
     /// Whether an operator wants this life to serve nothing.
     pub fn drains(&self, me: &WorkerId, life: Incarnation) -> bool {
-        let known = self.known.as_ref();
-        known.is_some_and(|(_, overrides)| overrides.drains(me, life))
+        let certain = self.decided.certain();
+        certain.is_some_and(|(_, overrides)| overrides.drains(me, life))
     }
 
     /// Membership or the partition list may have changed.
@@ -153,9 +137,9 @@ impl Leaderless {
 
     /// When to act next.
     pub fn next_deadline(&self, me: &WorkerId, sessions: &Sessions, silence: &Silence) -> Time {
-        if !sessions.synced {
-            // Nothing is done before the members are known.
-            return Time::NEVER;
+        if !sessions.synced || self.decided.certain().is_none() {
+            // Nothing else is done before members and overrides are known.
+            return self.decided.next_deadline();
         }
         let resting = self.resting.values().min().copied().unwrap_or(Time::NEVER);
         let look = if self.looking {
@@ -181,7 +165,8 @@ impl Leaderless {
         holdings: &Holdings,
         out: &mut Outbox,
     ) -> Option<Vec<PartitionId>> {
-        let (Some((revision, overrides)), true) = (self.known.clone(), sessions.synced) else {
+        self.decided.step(self.timeout, out);
+        let (Some((revision, overrides)), true) = (self.decided.certain(), sessions.synced) else {
             return None;
         };
         let now = out.now();
@@ -227,17 +212,10 @@ impl Leaderless {
     /// Asks the strategy, and puts what operators decided above its answer.
     fn aim(&mut self, partitions: &[Partition], sessions: &Sessions, out: &mut Outbox) {
         let overrides = self.overrides.clone();
-        let asked: Vec<Partition>;
-        let active = if overrides.paused.is_empty() {
-            partitions
-        } else {
-            let goes_on = |partition: &&Partition| !overrides.pauses(&partition.id);
-            asked = partitions.iter().filter(goes_on).cloned().collect();
-            &asked
-        };
+        // Of all, also of those that are paused: a pause, or its end, moves nothing else.
         let input = Input {
             workers: &self.members,
-            partitions: active,
+            partitions,
             previous: &[],
             capacity: self.capacity,
         };
@@ -251,15 +229,11 @@ impl Leaderless {
             let holds = pin.incarnation.is_none_or(|pinned| pinned == life);
             u32::try_from(place).ok().filter(|_| holds)
         };
-        let mut owners = owners.into_iter();
-        self.target = partitions
-            .iter()
-            .map(|partition| {
-                if overrides.pauses(&partition.id) {
-                    return None;
-                }
-                let owner = owners.next().flatten();
-                pinned(partition).or(owner)
+        let placed = partitions.iter().zip(owners);
+        self.target = placed
+            .map(|(partition, owner)| {
+                let goes_on = !overrides.pauses(&partition.id);
+                pinned(partition).or(owner).filter(|_| goes_on)
             })
             .collect();
         self.stand_in.retain(|id| !overrides.pauses(id));

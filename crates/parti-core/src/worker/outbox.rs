@@ -27,7 +27,7 @@ pub enum Purpose {
     RecoverPlan,
     /// The leader's look at what its predecessor left: the overrides.
     ReadOverrides,
-    /// The leader's overrides.
+    /// The leader's overrides; without one, the proof of what they are.
     WriteOverrides,
     /// What became of operators' requests, one per write.
     AnswerRequests(Vec<Arc<str>>),
@@ -212,6 +212,16 @@ impl Outbox {
     /// What was told since the last time.
     pub fn take_told(&mut self) -> Vec<Told> {
         std::mem::take(&mut self.told)
+    }
+
+    /// Says that a record is not what its key promises: it is left alone.
+    pub fn unreadable(&mut self, key: &Key, found: &Record) {
+        let why = match found {
+            Record::Unreadable(why) => why.to_string(),
+            _ => "it is a record of another kind".into(),
+        };
+        let key = key.to_string();
+        self.trouble(Trouble::Unreadable { key, why });
     }
 
     /// Adds a report of trouble. What a person has to look after goes into the history, too; what

@@ -18,7 +18,9 @@ use crate::io::{
 use crate::key::Key;
 use crate::leader::election::Agent;
 use crate::partition::Partition;
-use crate::record::{Blocked, PartitionRecord, Ready, Record, SessionStatus, WorkerRecord};
+use crate::record::{
+    Blocked, OverridesRecord, PartitionRecord, Ready, Record, SessionStatus, WorkerRecord,
+};
 use crate::strategy::RoundRobin;
 use crate::time::Time;
 use crate::worker::{Action, Event, Options, Report, Trouble, Worker};
@@ -40,6 +42,8 @@ struct Group {
     source_fails: bool,
     troubles: Vec<Trouble>,
     watches_are_mute: bool,
+    /// Whoever begins to watch the overrides is shown how things were before anything was decided.
+    watches_lag: bool,
 }
 
 fn id(name: &str) -> WorkerId {
@@ -84,6 +88,7 @@ impl Group {
             source_fails: false,
             troubles: Vec::new(),
             watches_are_mute: false,
+            watches_lag: false,
         };
         group.inbox.push_back(Event::Start);
         group
@@ -203,6 +208,11 @@ impl Group {
             match action {
                 Action::Store(request) => self.store(request),
                 Action::Watch(_) if self.watches_are_mute => {}
+                Action::Watch(Scope::Key(Key::Overrides)) if self.watches_lag => {
+                    let (scope, nothing) = (Scope::Key(Key::Overrides), Vec::new());
+                    let event = Event::Watch(scope, WatchEvent::Snapshot(nothing));
+                    self.inbox.push_back(event);
+                }
                 Action::Watch(scope) => {
                     let found = self.records.values().filter(|s| covers(&scope, &s.key));
                     let snapshot = WatchEvent::Snapshot(found.cloned().collect());
@@ -311,6 +321,46 @@ fn covers(scope: &Scope, key: &Key) -> bool {
     match scope {
         Scope::Key(wanted) => wanted == key,
         Scope::Prefix(prefix) => prefix.holds(key),
+    }
+}
+
+#[test]
+fn a_worker_that_joins_goes_by_no_old_view_of_what_is_paused() {
+    let mut group = Group::new(2, SourceKind::Log, 500);
+    let paused = OverridesRecord {
+        paused: vec![part("p0")],
+        ..OverridesRecord::default()
+    };
+    let at = group.put(Key::Overrides, Record::Overrides(Arc::new(paused)));
+    group.watches_lag = true;
+    group.run(SECOND);
+    assert_eq!(
+        group.held(),
+        "p1",
+        "the store knows better than its replicas"
+    );
+    assert_eq!(group.session("worker-0").heeds, at);
+}
+
+#[test]
+fn a_pause_moves_nothing_else() {
+    let mut group = Group::alone(4);
+    group.peer("worker-1");
+    group.run(SECOND / 10);
+    assert_eq!(group.held(), "p0 p2");
+    group.take("worker-1", "p1");
+    group.take("worker-1", "p3");
+    let mut decided = OverridesRecord::default();
+    for (paused, held) in [(true, "p2"), (false, "p0 p2")] {
+        if paused {
+            decided.pause(&part("p0"));
+        } else {
+            decided.resume(&part("p0"));
+        }
+        let record = Record::Overrides(Arc::new(decided.clone()));
+        group.put(Key::Overrides, record);
+        group.run(LOOK);
+        assert_eq!(group.held(), held);
     }
 }
 

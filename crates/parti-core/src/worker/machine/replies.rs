@@ -48,6 +48,10 @@ impl Worker {
                 }
             }
             Purpose::WriteOverrides => {
+                if let Some(leaderless) = &mut self.leaderless {
+                    leaderless.overrides_proved(reply, &mut self.out);
+                    return Ok(());
+                }
                 let found = |leader: &mut Leader| leader.overrides_written(reply, &mut self.out);
                 if let Some(term) = self.leader.as_mut().and_then(found) {
                     self.outdone(term);
