@@ -23,8 +23,9 @@ pub fn few<T: ToString>(all: impl IntoIterator<Item = T>, most: usize) -> String
 /// (control characters, U+2028, U+2029), and what Unicode has programs show as nothing, or as a
 /// change of the text around it: `Default_Ignorable_Code_Point` of `DerivedCoreProperties.txt`,
 /// Unicode 16.0. That property holds what turns the direction of writing round, too, and blocks
-/// that are set aside for more of its kind, so it hardly changes from version to version.
-pub const UNSEEN: [(char, char); 20] = [
+/// that are set aside for more of its kind, so it hardly changes from version to version. Beside it
+/// the blank of braille (U+2800): a symbol to Unicode, and no space, that shows nothing at all.
+pub const UNSEEN: [(char, char); 21] = [
     ('\u{0}', '\u{1f}'),
     ('\u{7f}', '\u{9f}'),
     ('\u{ad}', '\u{ad}'),
@@ -37,6 +38,7 @@ pub const UNSEEN: [(char, char); 20] = [
     ('\u{2028}', '\u{2029}'),
     ('\u{202a}', '\u{202e}'),
     ('\u{2060}', '\u{206f}'),
+    ('\u{2800}', '\u{2800}'),
     ('\u{3164}', '\u{3164}'),
     ('\u{fe00}', '\u{fe0f}'),
     ('\u{feff}', '\u{feff}'),
@@ -93,6 +95,7 @@ mod tests {
             '\u{2028}',
             '\u{202e}',
             '\u{2060}',
+            '\u{2800}',
             '\u{3164}',
             '\u{fe0f}',
             '\u{feff}',
@@ -102,7 +105,7 @@ mod tests {
         }
         // Spaces are seen by what they part; an accent, by the letter below it.
         for c in [
-            ' ', '\u{a0}', '\u{3000}', 'a', '~', 'é', '\u{301}', '字', '\u{94d}', '😀',
+            ' ', '\u{a0}', '\u{3000}', 'a', '~', 'é', '\u{301}', '字', '\u{94d}', '😀', '⠁',
         ] {
             assert!(!is_unseen(c), "{c:?}");
         }

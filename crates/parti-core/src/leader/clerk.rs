@@ -31,7 +31,6 @@ use crate::io::{Expect, StoreOp, StoreReply, Stored, WatchEvent, Write, WriteOut
 use crate::key::Key;
 use crate::record::{EventKind, Outcome, OverridesRecord, Record, Request, RequestRecord};
 use crate::time::Time;
-use crate::worker::Trouble;
 use crate::worker::outbox::{Outbox, Purpose};
 
 /// How many requests are looked at in one go.
@@ -257,12 +256,16 @@ impl Clerk {
         next.forget_lives(|worker, life| sight.is_over(worker, life));
         let judged: Vec<Outcome> = open
             .iter()
-            .map(
-                |(_, known)| match requests::enter(&known.record.request, &mut next, sight) {
+            .map(|(id, known)| {
+                let entered = match self.stays_paused(id, known) {
+                    Some(why) => Err(why),
+                    None => requests::enter(&known.record.request, &mut next, sight),
+                };
+                match entered {
                     Ok(()) => Outcome::Accepted,
                     Err(why) => Outcome::Refused { why },
-                },
-            )
+                }
+            })
             .collect();
         if next != *overrides {
             self.write(next, out);
@@ -291,6 +294,22 @@ impl Clerk {
         answers.extend(self.surplus());
         self.answer(answers, out);
         asked
+    }
+
+    /// Why a forced change may not resume what it asks to, if an operator has paused it meanwhile.
+    fn stays_paused(&self, id: &str, known: &Known) -> Option<String> {
+        let Request::Resume { partition } = &known.record.request else {
+            return None;
+        };
+        if !id.starts_with(requests::FORCED) {
+            return None;
+        }
+        let all = self.requests.iter();
+        let all = all.map(|(id, known)| (&**id, known.revision, &*known.record));
+        let by = requests::wants_paused(all, partition, known.revision)?;
+        Some(format!(
+            "partition {partition} stays paused: {by} has paused it meanwhile"
+        ))
     }
 
     /// Without overrides, nothing can be asked for.
@@ -396,12 +415,7 @@ impl Clerk {
                 (record.term > self.term).then_some(record.term)
             }
             other => {
-                let why = match other {
-                    Record::Unreadable(why) => why.to_string(),
-                    _ => "it is a record of another kind".into(),
-                };
-                let key = Key::Overrides.to_string();
-                out.trouble(Trouble::Unreadable { key, why });
+                out.unreadable(&Key::Overrides, other);
                 self.overrides = Overrides::Unreadable;
                 None
             }

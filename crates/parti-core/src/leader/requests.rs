@@ -1,7 +1,7 @@
 //! What a request asks of the overrides, and when it is done. Pure: everything is an argument.
 
-use crate::ids::{Incarnation, PartitionId, WorkerId};
-use crate::record::{Outcome, OverridesRecord, Pinned, Request};
+use crate::ids::{Incarnation, PartitionId, Revision, WorkerId};
+use crate::record::{Outcome, OverridesRecord, Pinned, Request, RequestRecord};
 
 /// What must be known of a group to judge requests.
 pub trait Sight {
@@ -157,9 +157,43 @@ pub fn outcome(
     }
 }
 
+/// How the names of requests begin that a forced change of a checkpoint makes: to pause partitions
+/// for itself, and to resume them.
+pub const FORCED: &str = "forced-";
+
+/// Who wants a partition paused, if an operator does: a forced change that asks, by a request that
+/// was written there, to resume what it had paused for itself must not end that. What is over by an
+/// operator's resume counts for nothing. `all` are the requests that are known: what became of each
+/// was written after it was asked for.
+pub fn wants_paused<'a>(
+    all: impl Iterator<Item = (&'a str, Revision, &'a RequestRecord)>,
+    partition: &PartitionId,
+    asked: Revision,
+) -> Option<&'a str> {
+    let counts = |(name, at, record): &(&str, Revision, &RequestRecord)| {
+        let stands = match record.outcome {
+            Outcome::Open => *at < asked,
+            Outcome::Accepted | Outcome::Done => true,
+            Outcome::Refused { .. } | Outcome::Overtaken { .. } => false,
+        };
+        stands && !name.starts_with(FORCED)
+    };
+    let of_it = all.filter(counts).filter(|(_, _, record)| {
+        let (Request::Pause { partition: of } | Request::Resume { partition: of }) =
+            &record.request
+        else {
+            return false;
+        };
+        of == partition
+    });
+    let (_, _, newest) = of_it.max_by_key(|(_, at, _)| *at)?;
+    matches!(newest.request, Request::Pause { .. }).then_some(newest.by.as_str())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::ids::Nonce;
 
     /// Two workers, of which the first serves `p` and does what it is told at once.
     #[derive(Default)]
@@ -343,5 +377,53 @@ mod tests {
             overrides.forget_lives(|id, life| group.is_over(id, life));
             assert_eq!(overrides.pinned.len(), left);
         }
+    }
+
+    #[test]
+    fn a_forced_change_resumes_nothing_that_an_operator_wants_paused() {
+        let asked = |request: Request, outcome: Outcome| RequestRecord {
+            request,
+            by: "bob".into(),
+            why: String::new(),
+            at: 1,
+            outcome,
+            nonce: Nonce(1),
+        };
+        let pause = |outcome| asked(Request::Pause { partition: p() }, outcome);
+        let resume = |outcome| asked(Request::Resume { partition: p() }, outcome);
+        let refused = || Outcome::Refused { why: "no".into() };
+        let wants = |all: &[(&str, u64, RequestRecord)]| {
+            let all = all
+                .iter()
+                .map(|(name, at, record)| (*name, Revision(*at), record));
+            wants_paused(all, &p(), Revision(10)).is_some()
+        };
+        for (outcome, at, wanted) in [
+            (Outcome::Open, 9, true),
+            (Outcome::Open, 11, false),
+            (Outcome::Accepted, 11, true),
+            (Outcome::Done, 11, true),
+            (refused(), 9, false),
+        ] {
+            let mine = pause(outcome.clone());
+            assert_eq!(wants(&[("bobs", at, mine.clone())]), wanted, "{outcome:?}");
+            assert!(!wants(&[("forced-bobs", at, mine)]), "for a forced change");
+        }
+        let first = ("bobs", 3, pause(Outcome::Done));
+        let over = ("bobs-too", 5, resume(Outcome::Done));
+        assert!(!wants(&[first.clone(), over.clone()]));
+        assert!(wants(&[over.clone(), ("again", 7, pause(Outcome::Done))]));
+        assert!(wants(&[first.clone(), ("bobs-too", 5, resume(refused()))]));
+        let forced = ("forced-x", 5, resume(Outcome::Done));
+        assert!(
+            wants(&[first, forced]),
+            "nothing that a forced change may end"
+        );
+        let other = PartitionId::new("q");
+        let all = [("bobs", 3, pause(Outcome::Done))];
+        let all = all
+            .iter()
+            .map(|(name, at, one)| (*name, Revision(*at), one));
+        assert_eq!(wants_paused(all, &other, Revision(10)), None);
     }
 }

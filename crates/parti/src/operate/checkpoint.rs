@@ -7,6 +7,7 @@
 //! go (see `force.rs`).
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::sync::Arc;
 
 use parti_core::ids::{Epoch, Offset, PartitionId, WorkerId};
@@ -186,9 +187,10 @@ impl Checkpoints {
         self.records.exists()
     }
 
-    /// What these wishes would change.
+    /// What these wishes would change: one change for each partition, in order. Of several wishes
+    /// for one partition the last counts.
     pub fn plan(&self, wanted: Vec<Wanted>, rules: Rules) -> Vec<Change> {
-        planned(&self.records, wanted, rules, rules.fence())
+        planned(&self.records, folded(wanted), rules, rules.fence())
     }
 
     /// Carries out every change that may be done; tells what became of each. What others wrote
@@ -333,6 +335,21 @@ impl Checkpoints {
         }
         Ok(())
     }
+}
+
+/// One wish for each partition: a batch that writes a record twice is refused half way.
+fn folded(wanted: Vec<Wanted>) -> Vec<Wanted> {
+    let (mut places, mut folded) = (BTreeMap::new(), Vec::<Wanted>::new());
+    for one in wanted {
+        match places.entry(one.partition.clone()) {
+            Entry::Occupied(place) => folded[*place.get()] = one,
+            Entry::Vacant(place) => {
+                place.insert(folded.len());
+                folded.push(one);
+            }
+        }
+    }
+    folded
 }
 
 /// What wishes would change in a group as these records have it.

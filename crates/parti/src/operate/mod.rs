@@ -16,6 +16,7 @@ mod evict;
 mod evidence;
 mod force;
 mod history;
+mod marks;
 mod pauses;
 mod request;
 #[cfg(test)]

@@ -13,23 +13,26 @@
 //! Other forced changes of the same partition are not "others" here: nobody wants it paused for their
 //! sake once they are done, or were killed. Each pauses and resumes for itself: with a leader by
 //! requests whose names tell what they are for, without one by the compare-and-set that paused it.
+//! An operator's own pause outlives them: a leader refuses to end it for a forced change; without one
+//! it is known by its mark (`marks.rs`).
 //!
 //! What somebody else has paused may be resumed before its time, by another forced change that is at
-//! its end, or by an operator. Whoever still needs the pause then pauses it again, for itself.
+//! its end, or by an operator. Whoever still needs the pause then pauses it again, for itself. A
+//! leader may end a pause before anybody has seen it: then its word about our request tells.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use parti_core::ids::{PartitionId, Revision};
+use parti_core::io::Stored;
 use parti_core::key::Key;
+use parti_core::leader::requests::FORCED;
 use parti_core::record::{EventKind, Outcome, Record, Request, RequestRecord};
 
-use super::request::{answer, enter, put, record};
+use super::request::{Same, answer, enter, put, record};
 use super::{Error, Reason, history, named};
 use crate::inspect::{Follower, Records};
 use crate::store::{self, GroupStore};
 
-/// How names of requests begin that are for a forced change.
-const FORCED: &str = "forced-";
 /// Why a partition is paused, for whoever finds it so.
 const PAUSED: &str = "for a forced change of its checkpoint";
 /// Why it is resumed.
@@ -57,7 +60,7 @@ pub(super) struct Pauses<'a> {
     known: BTreeSet<Key>,
     /// Our requests to pause: where each was written, and for what.
     asked: BTreeMap<Key, (Revision, PartitionId)>,
-    /// Those that were seen to be paused, by whomever.
+    /// Those that are known to have been paused, by whomever.
     seen: BTreeSet<PartitionId>,
     /// Without a leader: the overrides as of our last pause.
     entered: Revision,
@@ -105,8 +108,8 @@ impl<'a> Pauses<'a> {
         let known = records.requests.iter().map(|stored| stored.key.clone());
         self.known = known.collect();
         let forced = forced(records);
-        let of_others: BTreeSet<&PartitionId> = pauses(records)
-            .filter(|(key, _, record)| !record.outcome.is_final() && !is_forced(key))
+        let of_others: BTreeSet<&PartitionId> = of_operators(records)
+            .filter(|(_, _, record)| !record.outcome.is_final())
             .map(|(_, partition, _)| partition)
             .chain(records.paused().iter().filter(|id| !forced.contains(id)))
             .collect();
@@ -128,7 +131,13 @@ impl<'a> Pauses<'a> {
             .iter()
             .filter(|id| paused.binary_search(id).is_err());
         self.ours.extend(maybe.cloned());
-        let entered = enter(self.store, records.clone(), &requests).await?;
+        let mut marks = BTreeMap::new();
+        let entered = enter(self.store, records.clone(), Same::Stays, |records| {
+            let found = of_operators(records);
+            marks.extend(found.map(|(stored, id, _)| (stored.key.clone(), id.clone())));
+            requests.clone()
+        });
+        let entered = entered.await?;
         self.ours.retain(|id| !partitions.contains(id));
         // What cannot be paused is judged by what else is known of its owner.
         if let Ok(entered) = entered {
@@ -136,6 +145,9 @@ impl<'a> Pauses<'a> {
             let ours: BTreeSet<PartitionId> =
                 ours.filter(|id| !entered.before.pauses(id)).collect();
             self.entered = entered.revision;
+            // They are of pauses that were over.
+            let over = marks.into_iter().filter(|(_, id)| ours.contains(id));
+            self.known.extend(over.map(|(key, _)| key));
             self.ours.extend(ours.iter().cloned());
             self.tell("pause", PAUSED, "under way", &ours).await;
         }
@@ -181,7 +193,8 @@ impl<'a> Pauses<'a> {
         }
         // Whatever else was asked about them is over.
         let of_these = pauses(records).filter(|(_, partition, _)| again.contains(*partition));
-        self.known.extend(of_these.map(|(key, _, _)| key.clone()));
+        self.known
+            .extend(of_these.map(|(stored, _, _)| stored.key.clone()));
         self.of_others.retain(|id| !again.contains(id));
         self.ask_to_pause(again).await
     }
@@ -189,13 +202,19 @@ impl<'a> Pauses<'a> {
     /// Takes note of what the leader and others did about it.
     pub fn look(&mut self, records: &Records) {
         let mut under_way = BTreeSet::new();
-        for (key, partition, record) in pauses(records) {
-            if self.asked.contains_key(key) {
+        for (Stored { key, .. }, partition, record) in pauses(records) {
+            if let Some((written, _)) = self.asked.get(key) {
                 self.is_led |= record.outcome != Outcome::Open;
                 if !record.outcome.is_final() {
                     under_way.insert(key);
+                } else if record.outcome == Outcome::Done
+                    || is_resumed(records, partition, *written)
+                {
+                    // Also if it was over before anybody could see it.
+                    self.seen.insert(partition.clone());
                 }
-            } else if !self.known.contains(key)
+            } else if !self.is_leaderless
+                && !self.known.contains(key)
                 && !is_forced(key)
                 && !matches!(record.outcome, Outcome::Refused { .. })
             {
@@ -233,25 +252,43 @@ impl<'a> Pauses<'a> {
         let these = self.ours.intersection(partitions);
         let these = these.filter(|id| !open.contains(id)).cloned();
         let these: BTreeSet<PartitionId> = these.collect();
+        if these.is_empty() {
+            return Ok(());
+        }
+        if self.is_leaderless {
+            return self.enter_resumes(these).await;
+        }
         let resume = |partition| Request::Resume { partition };
         let requests: Vec<Request> = these.iter().cloned().map(resume).collect();
-        let Some(last) = requests.last().cloned() else {
-            return Ok(());
-        };
-        if self.is_leaderless {
-            let records = Records::read(self.store).await?;
-            enter(self.store, records, &requests)
-                .await?
-                .map_err(Error::Refused)?;
-            // Before it is told: that may take longer than there is time.
-            self.ours.retain(|id| !these.contains(id));
-            self.tell("resume", RESUMED, "done", &these).await;
-        } else {
-            let keys = self.ask(requests, RESUMED).await?;
-            self.last = keys.into_iter().last().map(|(key, _)| (key, last));
-            self.ours.retain(|id| !these.contains(id));
-            self.resuming.extend(these);
-        }
+        let last = requests.last().cloned();
+        let keys = self.ask(requests, RESUMED).await?;
+        let last = keys.into_iter().last().zip(last);
+        self.last = last.map(|((key, _), last)| (key, last));
+        self.ours.retain(|id| !these.contains(id));
+        self.resuming.extend(these);
+        Ok(())
+    }
+
+    /// Without a leader: resumes those of these that no operator wants paused by now.
+    async fn enter_resumes(&mut self, these: BTreeSet<PartitionId>) -> Result<(), Error> {
+        let records = Records::read(self.store).await?;
+        let mut free = BTreeSet::new();
+        let entered = enter(self.store, records, Same::Stays, |records| {
+            let marks =
+                of_operators(records).filter(|(stored, _, _)| !self.known.contains(&stored.key));
+            let marked: BTreeSet<&PartitionId> = marks.map(|(_, id, _)| id).collect();
+            free = these
+                .iter()
+                .filter(|id| !marked.contains(id))
+                .cloned()
+                .collect();
+            let resume = |partition| Request::Resume { partition };
+            free.iter().cloned().map(resume).collect()
+        });
+        entered.await?.map_err(Error::Refused)?;
+        // Before it is told: that may take longer than there is time.
+        self.ours.retain(|id| !these.contains(id));
+        self.tell("resume", RESUMED, "done", &free).await;
         Ok(())
     }
 
@@ -329,15 +366,36 @@ impl<'a> Pauses<'a> {
 }
 
 /// Every request to pause a partition.
-fn pauses(records: &Records) -> impl Iterator<Item = (&Key, &PartitionId, &RequestRecord)> {
+fn pauses(records: &Records) -> impl Iterator<Item = (&Stored, &PartitionId, &RequestRecord)> {
     records.requests.iter().filter_map(|stored| {
         let Record::Request(record) = &stored.record else {
             return None;
         };
         match &record.request {
-            Request::Pause { partition } => Some((&stored.key, partition, record.as_ref())),
+            Request::Pause { partition } => Some((stored, partition, record.as_ref())),
             _ => None,
         }
+    })
+}
+
+/// Those of them that are for no forced change.
+pub(super) fn of_operators(
+    records: &Records,
+) -> impl Iterator<Item = (&Stored, &PartitionId, &RequestRecord)> {
+    pauses(records).filter(|(stored, _, _)| !is_forced(&stored.key))
+}
+
+/// Whether somebody had it resumed after our request to pause it was written there. A leader refuses
+/// a pause that was taken back while it was under way: what was refused for another reason is not
+/// asked for again.
+fn is_resumed(records: &Records, partition: &PartitionId, written: Revision) -> bool {
+    records.requests.iter().any(|stored| match &stored.record {
+        Record::Request(record) => {
+            let is_resume =
+                matches!(&record.request, Request::Resume { partition: of } if of == partition);
+            is_resume && record.outcome == Outcome::Done && stored.revision > written
+        }
+        _ => false,
     })
 }
 

@@ -23,7 +23,7 @@ use parti_core::text::{count, is_unseen};
 use serde::Serialize;
 
 use super::evict::{end_silent, revoke};
-use super::{Error, history, nonce, of_core, wall_ms};
+use super::{Error, history, marks, nonce, of_core, wall_ms};
 use crate::inspect::{Follower, OwnerSession, Pace, Records};
 use crate::store::{self, GroupStore};
 
@@ -383,7 +383,8 @@ impl Leaderless<'_> {
         let mut follower = Follower::new(self.store.watch_all(), Pace::Close);
         let decided = match request {
             Request::Evict { .. } => revoke(self.store, records, request).await?,
-            _ => enter(self.store, records, std::slice::from_ref(request))
+            _ => self
+                .enter(records)
                 .await?
                 .map(|entered| Some(entered.revision)),
         };
@@ -432,6 +433,26 @@ impl Leaderless<'_> {
         };
         within(patience.effect, effect).await
     }
+
+    async fn enter(&self, records: Records) -> Result<Result<Entered, String>, Error> {
+        let request = &self.asked.request;
+        match request {
+            Request::Pause { partition } => {
+                marks::pause(self.store, records, &self.asked, partition).await
+            }
+            Request::Resume { partition } => marks::resume(self.store, records, partition).await,
+            _ => enter(self.store, records, Same::Stays, |_| vec![request.clone()]).await,
+        }
+    }
+}
+
+/// What becomes of overrides that have all that is asked for already.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Same {
+    /// They stay as they are.
+    Stays,
+    /// They are written anew: whoever means to change what it has read looks again.
+    Written,
 }
 
 /// Requests that stand in the overrides of a group without a leader.
@@ -442,12 +463,13 @@ pub(super) struct Entered {
     pub revision: Revision,
 }
 
-/// Enters requests into the overrides of a group without a leader. The inner error is the reason why
-/// they are refused.
+/// Enters requests into the overrides of a group without a leader: those that are `asked` for by
+/// what was read, each time that it is. The inner error is the reason why they are refused.
 pub(super) async fn enter(
     store: &GroupStore,
     mut records: Records,
-    asked: &[Request],
+    same: Same,
+    mut asked: impl FnMut(&Records) -> Vec<Request>,
 ) -> Result<Result<Entered, String>, Error> {
     for _ in 0..TRIES {
         if let Some(found) = &records.overrides
@@ -466,13 +488,14 @@ pub(super) async fn enter(
             heeded: None,
         };
         next.forget_lives(|worker, life| sight.is_over(worker, life));
-        for request in asked {
-            if let Err(why) = requests::enter(request, &mut next, &sight) {
+        for request in asked(&records) {
+            if let Err(why) = requests::enter(&request, &mut next, &sight) {
                 return Ok(Err(why));
             }
         }
         let found = records.overrides.as_ref().map(|stored| stored.revision);
         if next == before
+            && same == Same::Stays
             && let Some(revision) = found
         {
             return Ok(Ok(Entered { before, revision }));

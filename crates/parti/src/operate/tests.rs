@@ -10,6 +10,7 @@ use super::*;
 use crate::inspect::tests::{Desk, partition, worker};
 
 mod force;
+mod marks;
 
 const SILENCE: Duration = Duration::from_secs(10);
 
@@ -95,6 +96,34 @@ async fn a_checkpoint_moves_with_a_higher_epoch_and_no_owner() {
     assert_eq!(again.verdict, Verdict::Same);
     let nobody = change(&desk, "7", 0, rules(true, true)).await;
     assert_eq!(nobody.verdict, Verdict::Unknown);
+}
+
+#[tokio::test]
+async fn a_partition_that_is_named_twice_is_changed_once() {
+    let desk = Desk::new();
+    desk.group().await;
+    desk.owned("0", None, Some(9)).await;
+    desk.owned("1", None, Some(9)).await;
+    for (rules, next) in [(rules(false, true), 50), (rules(true, true), 60)] {
+        let checkpoints = Checkpoints::read(&desk.store).await.expect("readable");
+        // The last wish for a partition counts.
+        let wanted = [("0", 7), ("1", next), ("0", next), ("0", next)];
+        let wanted = wanted.map(|(id, next)| Wanted::at(partition(id), Offset(next)));
+        let planned = checkpoints.plan(wanted.into(), rules);
+        let ids: Vec<&str> = planned.iter().map(|one| one.partition.as_str()).collect();
+        assert_eq!(ids, ["0", "1"]);
+        let applied = checkpoints.apply(planned, rules, &reason()).await;
+        let applied = applied.expect("writable");
+        assert_eq!(applied.changes.len(), 2);
+        let seen = desk.seen().await;
+        for id in ["0", "1"] {
+            let now = seen.partition(&partition(id)).expect("there");
+            assert_eq!(now.next_offset, Some(Offset(next)));
+        }
+    }
+    let told = desk.seen().await.history;
+    assert_eq!(told.len(), 2, "a line for each command: {told:?}");
+    assert!(told[1].text.contains("of 0 from 50 to 60, 1 from 50 to 60"));
 }
 
 #[tokio::test]

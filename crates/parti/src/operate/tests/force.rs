@@ -11,13 +11,13 @@ use crate::store::faulty::{Faults, Faulty};
 use crate::store::{Entry, GroupStore, Memory, Revision, Scope, Store, Watch};
 
 /// Partitions 0 and 1 of one worker that lives.
-async fn served(coordination: &str) -> (Desk, Incarnation) {
+pub(super) async fn served(coordination: &str) -> (Desk, Incarnation) {
     let desk = Desk::new();
     let life = populate(&desk, coordination).await;
     (desk, life)
 }
 
-async fn populate(desk: &Desk, coordination: &str) -> Incarnation {
+pub(super) async fn populate(desk: &Desk, coordination: &str) -> Incarnation {
     desk.group_of(coordination).await;
     let life = desk.session("worker-0", SessionStatus::Live).await;
     desk.owned("0", Some(("worker-0", life)), Some(9)).await;
@@ -33,7 +33,7 @@ fn forced() -> Rules {
     }
 }
 
-async fn apply(desk: &Desk, ids: &[&str]) -> Applied {
+pub(super) async fn apply(desk: &Desk, ids: &[&str]) -> Applied {
     apply_by(desk, ids, forced()).await
 }
 
@@ -45,20 +45,20 @@ async fn apply_by(desk: &Desk, ids: &[&str], rules: Rules) -> Applied {
     applied.expect("writable")
 }
 
-async fn paused(desk: &Desk) -> Vec<String> {
+pub(super) async fn paused(desk: &Desk) -> Vec<String> {
     let seen = desk.seen().await;
     let paused = seen.partitions.iter().filter(|one| one.paused);
     paused.map(|one| one.id.to_string()).collect()
 }
 
-async fn until_paused(desk: &Desk, ids: &[&str]) {
+pub(super) async fn until_paused(desk: &Desk, ids: &[&str]) {
     while paused(desk).await != ids {
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
 }
 
 /// The lines of the history, in order.
-async fn told(desk: &Desk) -> Vec<String> {
+pub(super) async fn told(desk: &Desk) -> Vec<String> {
     let history = desk.seen().await.history;
     history.into_iter().map(|line| line.text).collect()
 }
@@ -369,6 +369,53 @@ async fn what_another_one_resumes_too_early_is_paused_again() {
     assert_eq!(applied.left_paused, []);
     assert_eq!(applied.changes[0].served_by, None, "nobody was fenced");
     assert_eq!(paused(&desk).await, [""; 0]);
+}
+
+/// A leader says this of a pause, though nobody has seen the partition paused: another one resumed
+/// it between two looks.
+async fn answered_unseen(outcome: Outcome, resumed: bool) -> (Applied, usize) {
+    let (desk, _) = served("leader").await;
+    let leading = async {
+        until_asked(&desk, 1).await;
+        let (key, mut request) = open_request(&desk).await;
+        if resumed {
+            let resume = RequestRecord {
+                request: Request::Resume {
+                    partition: partition("0"),
+                },
+                outcome: Outcome::Done,
+                ..request.clone()
+            };
+            let bobs = Key::Request("forced-bobs".into());
+            desk.put(bobs, Record::Request(resume.into())).await;
+        }
+        request.outcome = outcome;
+        desk.put(key, Record::Request(request.into())).await;
+        lead(&desk, if resumed { 2 } else { 1 }).await;
+    };
+    let both = async { tokio::join!(apply(&desk, &["0"]), leading) };
+    let both = tokio::time::timeout(Duration::from_secs(300), both).await;
+    let (applied, ()) = both.expect("all that is asked for");
+    let found = desk.store.list(Prefix::Requests).await.expect("readable");
+    (applied, found.len())
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pause_that_nobody_saw_is_asked_for_again() {
+    let why = "partition 0 was resumed meanwhile".into();
+    for outcome in [Outcome::Done, Outcome::Refused { why }] {
+        let (applied, _) = answered_unseen(outcome, true).await;
+        assert_eq!(applied.changes[0].verdict, Verdict::Change);
+        assert_eq!(applied.changes[0].served_by, None, "nobody was fenced");
+        assert_eq!(applied.left_paused, []);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pause_that_cannot_be_is_asked_for_once() {
+    let why = "there is no partition 0 in this group".into();
+    let (_, requests) = answered_unseen(Outcome::Refused { why }, false).await;
+    assert_eq!(requests, 2, "a pause, and its end");
 }
 
 /// Somebody else had paused it, and resumes it before its owner has let go: another forced change
