@@ -116,12 +116,7 @@ impl<T: DeserializeOwned + Send> FromRequestParts<Arc<App>> for Asked<T> {
 fn asked<T: DeserializeOwned>(pairs: Vec<(String, String)>) -> Result<T, Failure> {
     let mut numbers = Map::new();
     for (name, value) in pairs {
-        let Ok(number) = value.parse::<u64>() else {
-            return Err(Failure::bad(
-                format!("{name}: \"{}\" is no whole number", shown(&value)),
-                format!("give {name} as a number such as 100"),
-            ));
-        };
+        let number = number(&name, &value)?;
         if numbers.insert(name.clone(), number.into()).is_some() {
             return Err(Failure::bad(
                 format!("{name}: {number} is not the only one"),
@@ -132,11 +127,28 @@ fn asked<T: DeserializeOwned>(pairs: Vec<(String, String)>) -> Result<T, Failure
     serde_path_to_error::deserialize(Value::Object(numbers)).map_err(unasked)
 }
 
+fn number(name: &str, value: &str) -> Result<u64, Failure> {
+    if let Ok(number) = value.parse() {
+        return Ok(number);
+    }
+    let digits = value.strip_prefix('+').unwrap_or(value);
+    if !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit()) {
+        return Err(Failure::bad(
+            format!("{name}: {} is too large", shown(value)),
+            format!("give {name} as GET /v1/openapi.json says"),
+        ));
+    }
+    Err(Failure::bad(
+        format!("{name}: \"{}\" is no whole number", shown(value)),
+        format!("give {name} as a number such as 100"),
+    ))
+}
+
 fn unasked(why: impl ToString) -> Failure {
     Failure::bad(why, "GET /v1/openapi.json says what can be asked")
 }
 
-/// A number of a query, if it is as large as it may be.
+/// A number that was sent, if it is as large as it may be.
 pub fn within(name: &str, number: u64, range: RangeInclusive<u64>) -> Result<u64, Failure> {
     if range.contains(&number) {
         return Ok(number);
@@ -219,20 +231,18 @@ mod tests {
                 .map(|(name, value)| ((*name).into(), (*value).into()));
             asked::<Wanted>(pairs.collect())
         };
-        for value in [
-            "abc",
-            "-1",
-            "1.5",
-            "",
-            "18446744073709551616",
-            " 1",
-            "a\u{200b}\n",
-        ] {
+        for value in ["abc", "-1", "1.5", "", "+", "1e30", " 1", "a\u{200b}\n"] {
             let failure = of(&[("from", "7"), ("limit", value)]).expect_err(value);
             let value = shown(value);
             let why = format!("limit: \"{value}\" is no whole number");
             assert_eq!(failure.message(), why);
             assert!(failure.remedy().starts_with("give limit as"), "{failure:?}");
+        }
+        for value in ["18446744073709551616", "9999999999999999999999"] {
+            let failure = of(&[("limit", value)]).expect_err(value);
+            assert_eq!(failure.message(), format!("limit: {value} is too large"));
+            let remedy = "give limit as GET /v1/openapi.json says";
+            assert_eq!(failure.remedy(), remedy, "its own range is not known here");
         }
         let twice = of(&[("limit", "1"), ("limit", "2")]).expect_err("twice");
         assert_eq!(twice.message(), "limit: 2 is not the only one");

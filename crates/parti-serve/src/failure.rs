@@ -285,6 +285,9 @@ impl From<LogError> for Failure {
             LogError::Mismatch { .. } => {
                 Self::conflict(error, "the number of partitions never changes")
             }
+            LogError::OtherLimit { .. } => {
+                Self::conflict(error, "a topic's limits are as it was made")
+            }
             LogError::Invalid(_) => Self::bad(error, "ask for what it can do"),
             LogError::Rejected(_) => Self::broken("source_refuses", error),
             LogError::Corrupt(_) => Self::new(

@@ -5,8 +5,9 @@
 //!    431      400      403          403             401, 403              413     in its time: 503
 //! ```
 //!
-//! What is answered is logged here: every request for whoever debugs, what goes wrong in this service
-//! and tokens that are refused for everybody. A token or a body never is.
+//! What is answered is logged here: every request for whoever debugs, what goes wrong in this
+//! service and tokens that are refused for everybody, once and then by their number (`refusals`). A
+//! token or a body never is.
 //!
 //! - A page elsewhere that has its own name point to this machine (DNS rebinding) sends that name as
 //!   Host: only names that were allowed are served. An address as Host is fine, because no page can
@@ -27,7 +28,10 @@ use crate::App;
 use crate::access::{Role, bearer};
 use crate::failure::{Failure, Told};
 use crate::listen::{HEAD_BYTES, Peer};
+use crate::refusals::Refusals;
 
+/// The code of a token that may not do what was asked for.
+const FORBIDDEN: &str = "forbidden";
 /// Headers of a request.
 const HEADERS: usize = 64;
 /// What browsers send along with their own requests, so that others cannot.
@@ -78,7 +82,7 @@ pub async fn guard(State(app): State<Arc<App>>, mut request: Request, next: Next
             Err(_) => too_long(app.limits.request).into_response(),
         },
     };
-    asked.log(&answer, began);
+    asked.log(&answer, began, &app.refusals);
     with_headers(answer, is_api, app.secure)
 }
 
@@ -115,21 +119,31 @@ impl Asked {
         }
     }
 
-    fn log(&self, answer: &Response, began: Instant) {
+    fn log(&self, answer: &Response, began: Instant, refusals: &Refusals) {
         let Self {
             peer, method, path, ..
         } = self;
         let status = answer.status();
         let took = began.elapsed();
         tracing::debug!(peer, %method, path, status = status.as_u16(), ?took, "answered");
-        if status == StatusCode::UNAUTHORIZED && self.has_token {
-            tracing::warn!(peer, %method, path, "a token was refused");
+        let told = answer.extensions().get::<Told>();
+        let code = told.map_or("unknown", |told| told.code);
+        // A token that nobody knows, or one that may only look.
+        let is_refused =
+            self.has_token && (status == StatusCode::UNAUTHORIZED || code == FORBIDDEN);
+        if !is_refused && !status.is_server_error() {
+            return;
         }
-        if status.is_server_error() {
-            let told = answer.extensions().get::<Told>();
-            let code = told.map_or("unknown", |told| told.code);
+        let status = status.as_u16();
+        let Some(more) = refusals.refused((status, code)) else {
+            return;
+        };
+        let more = more.told();
+        if is_refused {
+            tracing::warn!(peer, %method, path, status, code, "a token was refused{more}");
+        } else {
             let why = told.map_or("", |told| told.message.as_str());
-            tracing::warn!(peer, %method, path, status = status.as_u16(), code, why, "not done");
+            tracing::warn!(peer, %method, path, status, code, why, "not done{more}");
         }
     }
 }
@@ -204,7 +218,7 @@ fn check(app: &App, request: &mut Request) -> Result<(), Failure> {
         if caller.role < needed {
             return Err(Failure::new(
                 StatusCode::FORBIDDEN,
-                "forbidden",
+                FORBIDDEN,
                 "this token may only look",
                 "use the token of the role operate",
             ));

@@ -25,6 +25,7 @@ mod live;
 mod looking;
 mod operating;
 mod places;
+mod refusals;
 mod room;
 mod sse;
 mod standing;
@@ -53,6 +54,7 @@ use health::Health;
 use listen::Door;
 use live::Live;
 use places::Places;
+use refusals::Refusals;
 use room::Room;
 
 /// Limits of one instance.
@@ -76,6 +78,8 @@ pub struct Limits {
     pub sessions_stop: Duration,
     /// Time for streams and connections to end after that.
     pub stop: Duration,
+    /// Of refusals that are alike, one is logged in such a time, with the number of all others.
+    pub alike: Duration,
 }
 
 impl Default for Limits {
@@ -90,6 +94,7 @@ impl Default for Limits {
             request: Duration::from_secs(60),
             sessions_stop: Duration::from_secs(15),
             stop: Duration::from_secs(5),
+            alike: Duration::from_secs(10),
         }
     }
 }
@@ -148,6 +153,7 @@ pub(crate) struct App {
     pub(crate) secure: bool,
     pub(crate) sessions: Registry,
     pub(crate) health: Health,
+    pub(crate) refusals: Refusals,
     pub(crate) fetch_room: Room,
     pub(crate) live_slots: Arc<Semaphore>,
     pub(crate) session_slots: Arc<Semaphore>,
@@ -196,6 +202,7 @@ impl Service {
             instance: format!("{instance:016x}"),
             secure,
             health: Health::default(),
+            refusals: Refusals::new(settings.limits.alike),
             fetch_room: Room::new(settings.limits.fetches),
             live_slots: Arc::new(Semaphore::new(settings.limits.live_streams)),
             // A stream that was replaced may still be open for a moment.
@@ -210,7 +217,7 @@ impl Service {
             tls: settings.tls,
             connections: app.limits.connections,
             unread,
-            stop,
+            stop: stop.clone(),
             tasks: tasks.clone(),
         };
         tracing::info!(
@@ -222,6 +229,8 @@ impl Service {
             "listening"
         );
         tasks.spawn(listen::listen(listener, door));
+        let told = app.clone();
+        tasks.spawn(async move { told.refusals.tell(stop).await });
         Ok(Self {
             address,
             secure,
@@ -261,5 +270,6 @@ impl Service {
 impl Drop for Service {
     fn drop(&mut self) {
         self.app.stop.cancel();
+        self.app.refusals.end();
     }
 }

@@ -29,7 +29,7 @@ use crate::sse::{self, Manner};
 /// A comment comes this often while nothing happens.
 const BEAT: Duration = Duration::from_secs(15);
 /// So many workers join in a what-if.
-const MOST_JOIN: u32 = 1_000;
+const MOST_JOIN: u64 = 1_000;
 /// So many groups are read at once.
 const AT_ONCE: usize = 8;
 
@@ -282,13 +282,8 @@ pub async fn plan(
     Named(name): Named<String>,
     Body(question): Body<Question>,
 ) -> Result<Json<Value>, Failure> {
+    within("add", question.add.into(), 0..=MOST_JOIN)?;
     let group = app.places.group(&app.places.records(&name)?).await?;
-    if question.add > MOST_JOIN {
-        return Err(Failure::bad(
-            format!("up to {MOST_JOIN} join"),
-            "ask for fewer",
-        ));
-    }
     let Ok(slot) = app.plan_slots.clone().try_acquire_owned() else {
         return Err(Failure::too_many("other plans are being computed"));
     };

@@ -93,7 +93,10 @@ impl Standing {
             Err(LogError::Corrupt(_)) => "the log is damaged",
             // What the caller has wrong says nothing of the log.
             Err(
-                LogError::NoSuchTopic { .. } | LogError::Mismatch { .. } | LogError::Invalid(_),
+                LogError::NoSuchTopic { .. }
+                | LogError::Mismatch { .. }
+                | LogError::OtherLimit { .. }
+                | LogError::Invalid(_),
             ) => {
                 return;
             }

@@ -1,6 +1,8 @@
 // How values become text. Pure.
 
-const UNSEEN = /[\p{Cc}\p{Cf}\p{Zl}\p{Zp}\p{Co}\p{Cn}\p{Cs}\p{Default_Ignorable_Code_Point}]/gu;
+// The blank of braille (U+2800) is a symbol to Unicode.
+const UNSEEN =
+  /[\p{Cc}\p{Cf}\p{Zl}\p{Zp}\p{Co}\p{Cn}\p{Cs}\p{Default_Ignorable_Code_Point}\u2800]/gu;
 
 /** A name with everything visible: what nobody sees, or what turns text round, appears as its code. */
 export function visible(name) {

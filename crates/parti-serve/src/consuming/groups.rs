@@ -31,7 +31,7 @@ use utoipa::openapi::Object;
 
 use super::names;
 use crate::App;
-use crate::extract::Body;
+use crate::extract::{Body, within};
 use crate::failure::{ErrorBody, Failure, no_group};
 use crate::looking::StrategyName;
 use crate::places::{Opened, Places};
@@ -83,12 +83,8 @@ pub async fn create(
     Body(new): Body<NewGroup>,
 ) -> Result<(StatusCode, Json<Made>), Failure> {
     codec::check_group(&new.group)?;
-    if new.partitions == 0 || new.partitions > 100_000 {
-        return Err(Failure::bad(
-            "a group has from 1 to 100000 partitions",
-            "give such a number; a few times the most consumers there will ever be is enough",
-        ));
-    }
+    // A few times the most consumers there will ever be is enough.
+    within("partitions", new.partitions.into(), 1..=100_000)?;
     let strategy = new.strategy.unwrap_or(StrategyName::FairShare);
     let records = app.places.records(&new.group)?;
     let log = app.places.log()?;

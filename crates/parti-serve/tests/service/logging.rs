@@ -13,6 +13,7 @@ use crate::scene::Scene;
 use crate::trouble::{Mood, moody};
 
 const OPERATOR: &str = "secret-of-the-operator";
+const READER: &str = "secret-of-a-reader";
 const WRONG: &str = "secret-that-nobody-knows";
 
 /// Everything that this process logs.
@@ -153,4 +154,48 @@ async fn trouble_of_the_store_is_logged_with_its_reason() {
     lines
         .with(&["WARN", "not done", "store_refuses", "no space is left"])
         .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn of_refusals_that_are_alike_one_is_logged_and_the_others_are_counted() {
+    let lines = Lines::gather();
+    let access = Access::default().operate_token(OPERATOR).read_token(READER);
+    let scene = Scene::with(|settings| {
+        settings.access = access;
+        settings.limits.alike = Duration::from_secs(3_600);
+    })
+    .await;
+    let wrong = format!("Bearer {WRONG}");
+    let refused = [("authorization", wrong.as_str())];
+    for number in 0..8 {
+        let path = format!("/v1/groups/flood-{number}");
+        let answer = send(scene.address(), "GET", &path, &refused, None).await;
+        assert_eq!(answer.status, 401);
+    }
+    lines
+        .with(&["WARN", "a token was refused", "/v1/groups/flood-0"])
+        .await;
+    // A token that may only look is refused where it tries more.
+    let reader = format!("Bearer {READER}");
+    let reader = [("authorization", reader.as_str())];
+    for _ in 0..3 {
+        let path = "/v1/groups/changed/requests";
+        let answer = send(scene.address(), "POST", path, &reader, Some("{}")).await;
+        assert_eq!(answer.status, 403);
+    }
+    let parts = ["WARN", "a token was refused", "changed", "403", "forbidden"];
+    lines.with(&parts).await;
+    // Whoever ends tells what it has held back.
+    drop(scene);
+    lines
+        .with(&["WARN", "refused: 7 more like it", "401", "unauthorized"])
+        .await;
+    lines
+        .with(&["WARN", "refused: 2 more like it", "403", "forbidden"])
+        .await;
+    let all = lines.all();
+    let told = all.lines().filter(|line| line.contains("WARN"));
+    let told = told.filter(|line| line.contains("/v1/groups/flood-"));
+    assert_eq!(told.count(), 1);
+    assert!(!all.contains(READER), "a secret was logged");
 }

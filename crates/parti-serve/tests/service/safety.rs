@@ -328,6 +328,22 @@ async fn garbage_and_too_much_are_refused_and_others_are_served() {
         let remedy = error["remedy"].as_str().expect("text");
         assert!(remedy.starts_with(&format!("give {name}")), "{error}");
     }
+    for (path, sent, why) in [
+        (
+            "/v1/groups",
+            json!({"group": "p", "topic": "p", "partitions": 0}),
+            "partitions: 0 is not from 1 to 100000",
+        ),
+        (
+            "/v1/groups/g/plan",
+            json!({"add": 1_000_000}),
+            "add: 1000000 is not from 0 to 1000",
+        ),
+    ] {
+        let reply = scene.post(path, &sent).await;
+        assert_eq!(reply.status, 400, "{reply:?}");
+        assert_eq!(reply.json()["error"]["message"], why);
+    }
     for (path, known) in [
         ("/v1/groups?limit=1", "nothing"),
         ("/v1/groups/g/events?limit=1&befor=7", "before, limit"),

@@ -74,5 +74,6 @@ test("what cannot be seen in a name is made visible, and the rest stays", () => 
   assert.equal(visible("<img src=x onerror=alert(1)>"), "<img src=x onerror=alert(1)>");
   assert.equal(visible("a\u0000b\u202ec\u2028"), "a\\u{0}b\\u{202e}c\\u{2028}");
   assert.equal(visible("a\u200bb\u3164\ufe0f"), "a\\u{200b}b\\u{3164}\\u{fe0f}");
+  assert.equal(visible("a\u2800\u2801"), "a\\u{2800}\u2801");
   assert.equal(visible("ünï/😀"), "ünï/😀");
 });
