@@ -116,9 +116,10 @@ impl From<LogError> for Failure {
     fn from(error: LogError) -> Self {
         let code = match &error {
             LogError::Unavailable(_) | LogError::Unknown(_) => UNAVAILABLE,
-            LogError::NoSuchTopic { .. } | LogError::Mismatch { .. } | LogError::Invalid(_) => {
-                USAGE
-            }
+            LogError::NoSuchTopic { .. }
+            | LogError::Mismatch { .. }
+            | LogError::OtherLimit { .. }
+            | LogError::Invalid(_) => USAGE,
             LogError::Rejected(_) | LogError::Corrupt(_) => REFUSED,
         };
         Self::new(code, error)

@@ -127,11 +127,16 @@ pub struct ReasonFlags {
     by: Option<String>,
 }
 
-impl From<ReasonFlags> for Reason {
-    fn from(flags: ReasonFlags) -> Self {
-        Self {
-            by: flags.by.unwrap_or_else(user),
-            why: flags.why,
+impl ReasonFlags {
+    /// The reason, if the group's history can hold it.
+    pub fn checked(&self) -> Result<Reason, Failure> {
+        let reason = Reason {
+            by: self.by.clone().unwrap_or_else(user),
+            why: self.why.clone(),
+        };
+        match reason.check() {
+            Ok(()) => Ok(reason),
+            Err(wrong) => Err(Failure::usage(wrong)),
         }
     }
 }
@@ -146,6 +151,14 @@ pub fn user() -> String {
 /// A flag's duration.
 pub fn duration(text: &str) -> Result<Duration, String> {
     parse_duration(text).map_err(|why| format!("it {why}; give one such as 500ms, 30s or 1h30m"))
+}
+
+/// A flag's command. An empty one would succeed with every message.
+pub fn command(text: &str) -> Result<String, String> {
+    match text.trim().is_empty() {
+        true => Err("it is empty; give a command, or leave the flag out to print messages".into()),
+        false => Ok(text.to_owned()),
+    }
 }
 
 /// A flag's group.

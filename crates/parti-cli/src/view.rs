@@ -286,7 +286,8 @@ pub fn partition_note(partition: &PartitionView) -> String {
     {
         notes.push("past its last message".to_owned());
     }
-    notes.extend(partition.unserved.clone());
+    // That it is paused is said already.
+    notes.extend(partition.unserved.clone().filter(|_| !partition.paused));
     notes.join("; ")
 }
 

@@ -104,6 +104,68 @@ fn lines_go_in_and_a_topic_shows_them() {
     assert_eq!(all.sum::<u64>(), 2 + 3);
 }
 
+/// The same as `parti`, with files of up to so many blocks: more is an error, as on a full disk.
+fn cramped(folder: &Path, blocks: u32, arguments: &[&str]) -> Output {
+    let script = format!("trap '' XFSZ; ulimit -f {blocks}; exec \"$@\"");
+    Command::new("sh")
+        .current_dir(folder)
+        .args(["-c", &script, "sh", env!("CARGO_BIN_EXE_parti")])
+        .args(arguments)
+        .stdin(Stdio::null())
+        .output()
+        .expect("runs")
+}
+
+/// How many messages a topic has.
+fn held(folder: &Path, topic: &str) -> u64 {
+    let describe = ["topic", "describe", "--source", "log:log", "-o", "json"];
+    let output = parti(folder, &[&describe[..], &["--topic", topic]].concat(), "");
+    let topic: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    let all = topic["partitions"].as_array().expect("a list").iter();
+    let all = all.map(|partition| partition["end"].as_u64().expect("a number"));
+    all.sum()
+}
+
+#[test]
+fn whoever_fails_half_way_says_how_far_it_came() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let folder = folder.path();
+    let lines: String = (0..100_000)
+        .map(|n| format!("{n:032} {:032}\n", n * 7))
+        .collect();
+    std::fs::write(folder.join("lines"), lines).expect("written");
+    for (topic, what, how) in [
+        ("f", "line", ["--file", "lines"]),
+        ("r", "message", ["--rate", "50000"]),
+    ] {
+        let source = ["--source", "log:log", "--topic", topic];
+        let create = ["topic", "create", "--partitions", "2"];
+        let create = [&create[..], &source].concat();
+        assert!(parti(folder, &create, "").status.success());
+        let produce = [&["produce"][..], &source, &how].concat();
+        let output = cramped(folder, 1_000, &produce);
+        let told = String::from_utf8_lossy(&output.stderr);
+        assert!(!output.status.success() && output.stdout.is_empty());
+        let first = told.split("The first ").nth(1);
+        let first = first.and_then(|rest| rest.split(&format!(" {what}s were produced")).next());
+        let first: u64 = first.and_then(|number| number.parse().ok()).expect(&told);
+        let held = held(folder, topic);
+        assert!(first > 0 && first <= held, "{held}: {told}");
+        assert!(first == held || told.contains("is not known"), "{told}");
+    }
+    // What cannot be in a log at all is refused with what came along, and with nothing before it.
+    let source = ["--source", "log:log", "--topic", "l"];
+    let produce = [&["produce", "--partitions", "1"][..], &source].concat();
+    let large = "x".repeat(64 * 1024 * 1024 + 1);
+    let lines = format!("{}{large}\n", "one\n".repeat(1_003));
+    let output = parti(folder, &produce, &lines);
+    let told = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{told}");
+    let said = "The first 1000 lines were produced, what follows was not";
+    assert!(told.contains(said), "{told}");
+    assert_eq!(held(folder, "l"), 1_000);
+}
+
 #[test]
 fn a_name_steers_no_terminal() {
     let folder = tempfile::tempdir().expect("a folder");
@@ -285,6 +347,49 @@ fn mistakes_get_one_clear_line_and_a_fitting_code() {
         ],
         2,
         "use 3",
+    );
+    for (flags, why) in [
+        (
+            &["--keep-for", "1h"][..],
+            "keeps messages without such a limit",
+        ),
+        (&["--keep-bytes", "9"], "and not up to 9 bytes"),
+        (&["--work-queue"], "--work-queue is for streams"),
+        (&["--replicas", "1"], "--replicas is for streams"),
+        (&["--subject", "a.{0}"], "--subject is for streams"),
+    ] {
+        refused(folder, &[&create[..], flags].concat(), 2, why);
+    }
+    let topic = ["--topic", "t", "--partitions", "2"];
+    let create = ["topic", "create", "--source", stream];
+    refused(
+        folder,
+        &[&create[..], &topic].concat(),
+        2,
+        "--topic is for logs",
+    );
+    for blank in ["", " \t"] {
+        refused(folder, &with(&["--exec", blank]), 2, "--exec");
+    }
+    let produce = ["produce", "--source", "log:log", "--topic", "new"];
+    let of_folder = ["--partitions", "2", "--file", "/"];
+    refused(
+        folder,
+        &[&produce[..], &of_folder].concat(),
+        2,
+        "--file /: it is a folder; give a file",
+    );
+    refused(folder, &produce, 2, "there are t");
+    refused(
+        folder,
+        &[
+            "group",
+            "list",
+            "--store",
+            "postgres://u:hush@127.0.0.1:1/db",
+        ],
+        3,
+        "postgres://127.0.0.1:1/db cannot be reached",
     );
     refused(folder, &["demo", "--for", "1s"], 2, "at least 4s");
     refused(folder, &["consume", "--group"], 2, "--group");

@@ -82,7 +82,7 @@ pub struct Args {
     number: Option<u64>,
     /// A command for each message: payload on stdin, PARTI_PARTITION, PARTI_OFFSET, PARTI_EPOCH,
     /// PARTI_KEY, PARTI_ATTEMPT in its environment; another exit code than 0 is a failed message
-    #[arg(long, value_name = "COMMAND")]
+    #[arg(long, value_name = "COMMAND", value_parser = flags::command)]
     exec: Option<String>,
     /// Serve /metrics, /healthz and /readyz here; a port alone is one of 127.0.0.1, and 0 is any
     /// that is free

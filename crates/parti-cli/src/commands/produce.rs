@@ -4,11 +4,13 @@ use std::io::IsTerminal;
 use std::time::Duration;
 
 use bytes::Bytes;
+use parti::core::text::count;
 use parti::source::JetStream;
 use parti::source::jetstream::{NewMessage, Producer, StreamSettings};
-use parti::source::log::{NewRecord, Topic, TopicSettings};
+use parti::source::log::{LogError, NewRecord, Topic, TopicSettings};
 use parti::source::place::Place;
 use serde_json::{Value, json};
+use tokio::fs::File;
 use tokio::io::{AsyncBufRead, AsyncBufReadExt, BufReader};
 use tokio::time::Instant;
 
@@ -57,14 +59,16 @@ pub struct Args {
 
 /// Does it.
 pub async fn run(args: Args) -> Result<(), Failure> {
+    // What cannot be read is refused before a topic is made for it.
+    let file = match &args.file {
+        Some(file) => Some(opened(file).await?),
+        None => None,
+    };
     let topic = Target::open(&args).await?;
-    let produced = match (args.rate, &args.file) {
+    let produced = match (args.rate, file) {
         (Some(0), _) => return Err(Failure::usage("--rate 0 makes no messages; give 1 or more")),
         (Some(rate), _) => make_up(&topic, rate, args.duration).await?,
         (None, Some(file)) => {
-            let file = tokio::fs::File::open(file)
-                .await
-                .map_err(|error| Failure::usage(format!("--file {file}: {error}")))?;
             read_lines(&topic, BufReader::new(file), args.key_field.as_deref()).await?
         }
         (None, None) => {
@@ -79,6 +83,20 @@ pub async fn run(args: Args) -> Result<(), Failure> {
         "{}\n",
         json!({"topic": topic.name(), "produced": produced})
     ))
+}
+
+/// The file that --file names.
+async fn opened(name: &str) -> Result<File, Failure> {
+    let wrong = |why: String| Failure::usage(format!("--file {name}: {why}"));
+    let file = File::open(name).await;
+    let file = file.map_err(|error| wrong(error.to_string()))?;
+    let about = file.metadata().await;
+    match about.map_err(|error| wrong(error.to_string()))?.is_dir() {
+        true => Err(wrong(
+            "it is a folder; give a file with one message a line".into(),
+        )),
+        false => Ok(file),
+    }
 }
 
 /// Where messages go.
@@ -123,8 +141,23 @@ impl Target {
         }
     }
 
-    /// Appends all of them; once this returns they are safe.
-    async fn append(&self, lines: Vec<Line>) -> Result<(), Failure> {
+    /// Appends all of them to those that are stored already; once this returns they are safe, and
+    /// counted. A failure says how many are known to be.
+    async fn append(&self, lines: Vec<Line>, stored: &mut Stored) -> Result<(), Failure> {
+        let number = lines.len() as u64;
+        let (failure, is_open) = match self.try_append(lines).await {
+            Ok(()) => {
+                stored.number += number;
+                return Ok(());
+            }
+            Err(failed) => failed,
+        };
+        let line = format!("{}. {}", failure.line, stored.told(number, is_open));
+        Err(failure.told(line))
+    }
+
+    /// Appends all of them. If that fails: whether some may be stored all the same.
+    async fn try_append(&self, lines: Vec<Line>) -> Result<(), (Failure, bool)> {
         match self {
             Target::Log(topic) => {
                 let records = lines.into_iter().map(|line| NewRecord {
@@ -132,7 +165,12 @@ impl Target {
                     payload: line.payload,
                     ..NewRecord::default()
                 });
-                topic.append(records.collect()).await?;
+                // One batch is one transaction.
+                let of_log = |error| {
+                    let is_open = matches!(error, LogError::Unknown(_));
+                    (Failure::from(error), is_open)
+                };
+                topic.append(records.collect()).await.map_err(of_log)?;
             }
             Target::Stream(producer) => {
                 let messages = lines.into_iter().map(|line| NewMessage {
@@ -140,10 +178,41 @@ impl Target {
                     payload: line.payload,
                     ..NewMessage::default()
                 });
-                producer.publish(messages.collect()).await?;
+                let published = producer.publish(messages.collect()).await;
+                published.map_err(|error| (Failure::from(error), true))?;
             }
         }
         Ok(())
+    }
+}
+
+/// What is known to be stored.
+struct Stored {
+    number: u64,
+    /// What one of them is called.
+    what: &'static str,
+}
+
+impl Stored {
+    fn new(what: &'static str) -> Self {
+        Self { number: 0, what }
+    }
+
+    /// How far it came, when the next so many failed.
+    fn told(&self, failed: u64, is_open: bool) -> String {
+        let Self { number, what } = self;
+        let stored = match number {
+            0 => "Nothing was produced before that".to_owned(),
+            1 => format!("The first {what} was produced"),
+            number => format!("The first {number} {what}s were produced"),
+        };
+        match is_open {
+            true => format!(
+                "{stored}; whether the next {} went in, or some of them, is not known",
+                count(failed, what)
+            ),
+            false => format!("{stored}, what follows was not: mend it, and give the rest again"),
+        }
     }
 }
 
@@ -153,12 +222,20 @@ async fn read_lines(
     key_field: Option<&str>,
 ) -> Result<u64, Failure> {
     let bar = progress::bar(None, "produced");
-    let (mut produced, mut number, mut batch) = (0, 0_u64, Vec::new());
+    let (mut stored, mut number, mut batch) = (Stored::new("line"), 0_u64, Vec::new());
     let mut line = Vec::new();
     loop {
         line.clear();
-        let read = input.read_until(b'\n', &mut line).await?;
-        let mut ended = (read == 0).then_some(Ok(()));
+        let read = input.read_until(b'\n', &mut line).await;
+        let mut ended = match read {
+            Ok(0) => Some(Ok(())),
+            Ok(_) => None,
+            Err(error) => Some(Err(Failure::failed(format!(
+                "line {} cannot be read: {error}. The {number} lines before it were produced, it \
+                 and what follows were not",
+                number + 1
+            )))),
+        };
         if ended.is_none() {
             number += 1;
             if line.last() == Some(&b'\n') {
@@ -180,13 +257,13 @@ async fn read_lines(
             }
         }
         if batch.len() == BATCH || (ended.is_some() && !batch.is_empty()) {
-            produced += batch.len() as u64;
-            topic.append(std::mem::take(&mut batch)).await?;
-            bar.set_position(produced);
+            let lines = std::mem::take(&mut batch);
+            topic.append(lines, &mut stored).await?;
+            bar.set_position(stored.number);
         }
         if let Some(ended) = ended {
             bar.finish_and_clear();
-            return ended.map(|()| produced);
+            return ended.map(|()| stored.number);
         }
     }
 }
@@ -213,10 +290,11 @@ async fn make_up(topic: &Target, rate: u32, length: Duration) -> Result<u64, Fai
     let bar = progress::bar(Some(total), "produced");
     let began = Instant::now();
     let mut beat = tokio::time::interval(Duration::from_millis(20));
-    let mut produced = 0_u64;
-    while produced < total {
+    let mut stored = Stored::new("message");
+    while stored.number < total {
         beat.tick().await;
         let due = (f64::from(rate) * began.elapsed().as_secs_f64()) as u64;
+        let produced = stored.number;
         let count = due.min(total).saturating_sub(produced).min(10_000);
         if count == 0 {
             continue;
@@ -225,10 +303,9 @@ async fn make_up(topic: &Target, rate: u32, length: Duration) -> Result<u64, Fai
             key: Some(format!("key-{}", number % 1_000).into()),
             payload: json!({ "number": number }).to_string().into(),
         });
-        topic.append(batch.collect()).await?;
-        produced += count;
-        bar.set_position(produced);
+        topic.append(batch.collect(), &mut stored).await?;
+        bar.set_position(stored.number);
     }
     bar.finish_and_clear();
-    Ok(produced)
+    Ok(stored.number)
 }

@@ -203,6 +203,29 @@ async fn bad_requests_are_refused_with_the_reason() {
         "there are t",
     );
 
+    let long = "x".repeat(501);
+    for (flag, text) in [
+        ("--by", "\u{2800}"),
+        ("--by", " "),
+        ("--why", "a\nb"),
+        ("--why", &long),
+    ] {
+        for command in [
+            &["partition", "pause", "0"][..],
+            &["checkpoint", "set", "-p", "0", "--next", "1"],
+            &[
+                "checkpoint",
+                "reset",
+                "--all",
+                "--to",
+                "latest",
+                "--dry-run",
+            ],
+        ] {
+            refused(folder, &[command, &BILLING, &[flag, text]], 2, flag);
+        }
+    }
+
     let small = ["--source", "log:log", "--topic", "small"];
     let make = ["topic", "create", "--partitions", "2"];
     let made = parti(folder, &[&make[..], &small].concat(), "");

@@ -150,6 +150,13 @@ fn a_stream_has_ends_and_places() {
     let produce = ["produce", "--source", &stream, "--partitions", "4"];
     let produced = parti(folder, &produce, &"message\n".repeat(40));
     assert_eq!(produced.code, Some(0), "{}", produced.err);
+    let described = ["topic", "describe", "--source", &stream, "-o", "json"];
+    let described: Value = serde_json::from_str(&said(folder, &described)).expect("JSON");
+    let rows = described["partitions"].as_array().expect("a list").iter();
+    let ends = rows.filter_map(|row| Some((row["first"].as_u64()?, row["end"].as_u64()?)));
+    let mut ends: Vec<(u64, u64)> = ends.collect();
+    ends.sort_unstable();
+    assert_eq!(ends, [(1, 38), (1, 39), (1, 40), (1, 41)], "{described}");
     let group = ["--store", &store, "--group", "billing", "--source", &stream];
     let list = said(
         folder,

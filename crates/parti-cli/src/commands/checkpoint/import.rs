@@ -62,6 +62,7 @@ pub struct Args {
 
 /// Does it.
 pub async fn run(args: Args) -> Result<(), Failure> {
+    let reason = args.change.reason.checked()?;
     let text = read(&args.file)?;
     let subscription = args.subscription.as_deref().unwrap_or(&args.group.group);
     let mut map = Vec::new();
@@ -102,7 +103,7 @@ pub async fn run(args: Args) -> Result<(), Failure> {
             unknown: true,
         },
         dry_run: args.change.dry_run,
-        reason: args.change.reason.into(),
+        reason,
         shape: args.output.output,
     };
     super::carry_out(&store, &checkpoints, wanted, manner).await

@@ -41,6 +41,7 @@ pub struct Args {
 
 /// Does it.
 pub async fn run(args: Args) -> Result<(), Failure> {
+    let reason = args.change.reason.checked()?;
     let to = flags::start_position("--to", &args.to)?;
     let store = places::records(&args.group).await?;
     let group = places::group(&store).await?;
@@ -67,7 +68,7 @@ pub async fn run(args: Args) -> Result<(), Failure> {
             unknown: false,
         },
         dry_run: args.change.dry_run,
-        reason: args.change.reason.into(),
+        reason,
         shape: args.output.output,
     };
     super::carry_out(&store, &checkpoints, wanted, manner).await

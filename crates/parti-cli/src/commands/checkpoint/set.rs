@@ -46,6 +46,7 @@ fn place() -> clap::builder::RangedU64ValueParser {
 
 /// Does it.
 pub async fn run(args: Args) -> Result<(), Failure> {
+    let reason = args.change.reason.checked()?;
     let next = match (args.next, args.done) {
         (Some(next), _) => Offset(next),
         (None, done) => Offset(done.map_or(0, |done| done + 1)),
@@ -69,7 +70,7 @@ pub async fn run(args: Args) -> Result<(), Failure> {
             unknown: false,
         },
         dry_run: args.change.dry_run,
-        reason: args.change.reason.into(),
+        reason,
         shape: args.output.output,
     };
     let wanted = vec![Wanted::at(args.partition, next)];

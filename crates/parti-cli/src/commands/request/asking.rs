@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use parti::core::record::Request;
 use parti::inspect::{Group, WorkerView};
-use parti::operate::{self, CarriedOut, Patience, Reason};
+use parti::operate::{self, CarriedOut, Patience};
 use parti::{PartitionId, WorkerId};
 
 use crate::commands::checkpoint;
@@ -38,9 +38,9 @@ pub async fn ask(asking: Asking, wish: Wish<'_>) -> Result<(), Failure> {
 
 /// The same, with a wait of one's own for silence.
 pub async fn ask_with(asking: Asking, patience: Patience, wish: Wish<'_>) -> Result<(), Failure> {
+    let reason = asking.reason.checked()?;
     let store = places::records(&asking.group).await?;
     let group = places::group(&store).await?;
-    let reason = Reason::from(asking.reason);
     let mut done = Vec::new();
     for request in wish(&group)? {
         let asked = operate::request(&store, request, reason.clone(), patience).await;

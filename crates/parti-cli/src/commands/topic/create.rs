@@ -16,7 +16,7 @@ use crate::show::plain;
 /// Make a topic with a fixed number of partitions.
 ///
 /// Doing it again with the same number is fine; another number is refused, because messages with
-/// one key would then be in two partitions.
+/// one key would then be in two partitions. Other limits than it has are refused, too.
 ///
 /// A stream of JetStream is made with one subject for each partition, such as ORDERS.0 to
 /// ORDERS.11, and keeps their number in its metadata.
@@ -47,22 +47,27 @@ pub struct Args {
     /// Remove each message of the stream once it is handled
     #[arg(long)]
     work_queue: bool,
-    /// How many servers keep the stream
-    #[arg(long, value_name = "N", default_value_t = 1)]
-    replicas: u32,
+    /// How many servers keep the stream; by default 1
+    #[arg(long, value_name = "N")]
+    replicas: Option<u32>,
 }
 
 /// Does it.
 pub async fn run(args: Args) -> Result<(), Failure> {
     let log = match places::source(&args.source).await? {
         Place::Log(log) => log,
+        Place::Stream(_) if args.topic.is_some() => {
+            return Err(Failure::usage(
+                "--topic is for logs: the URL of a stream names it already; leave it out",
+            ));
+        }
         Place::Stream(url) => {
             let url = places::with_subject(url, args.subject.as_deref());
             let settings = StreamSettings {
                 work_queue: args.work_queue,
                 max_age: args.keep_for,
                 max_bytes: args.keep_bytes,
-                replicas: args.replicas,
+                replicas: args.replicas.unwrap_or(1),
                 ..StreamSettings::partitions(args.partitions)
             };
             let stream = JetStream::create(&url, &settings).await?;
@@ -75,6 +80,11 @@ pub async fn run(args: Args) -> Result<(), Failure> {
             return Ok(());
         }
     };
+    if let Some(flag) = of_stream(&args) {
+        return Err(Failure::usage(format!(
+            "{flag} is for streams of JetStream, and --source is a log; leave it out"
+        )));
+    }
     let Some(topic) = &args.topic else {
         return Err(Failure::usage(
             "--topic is missing: a log has several, each with a name",
@@ -96,4 +106,15 @@ pub async fn run(args: Args) -> Result<(), Failure> {
         count(topic.partitions(), "partition")
     );
     Ok(())
+}
+
+/// A flag that was given and that no log knows.
+fn of_stream(args: &Args) -> Option<&'static str> {
+    let given = [
+        ("--work-queue", args.work_queue),
+        ("--replicas", args.replicas.is_some()),
+        ("--subject", args.subject.is_some()),
+    ];
+    let mut given = given.into_iter().filter(|(_, is_given)| *is_given);
+    given.next().map(|(flag, _)| flag)
 }

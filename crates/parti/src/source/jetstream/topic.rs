@@ -18,7 +18,7 @@ use serde_json::{Value, json};
 
 use super::JetStream;
 use super::address::Target;
-use super::api::{Api, error, rejected};
+use super::api::{Api, StreamConfig, StreamInfo, error, rejected};
 use super::check::{LAYOUT, PARTITIONS, SUBJECT, XXH3_MODULO};
 use super::subjects::subject;
 use crate::nats::link::{Trouble, code};
@@ -26,6 +26,9 @@ use crate::source::{Offset, PartitionId, SourceError};
 
 /// Subjects that are asked for at once.
 const ASK_AT_ONCE: usize = 32;
+
+/// No age is longer, in nanoseconds.
+const AGE_LIMIT: u64 = u64::MAX >> 1;
 
 /// How a stream of virtual partitions is to be made.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -58,8 +61,9 @@ impl StreamSettings {
 
 impl JetStream {
     /// Makes the stream that a URL names, with virtual partitions. One that is there must have as
-    /// many; it is left as it is. The parameter `subject` of the URL says how a partition becomes a
-    /// subject, as in `orders.{0}`; by default it is the stream's name.
+    /// many, and what else is asked for; it is left as it is. The parameter `subject` of the URL
+    /// says how a partition becomes a subject, as in `orders.{0}`; by default it is the stream's
+    /// name.
     pub async fn create(url: &str, settings: &StreamSettings) -> Result<Self, SourceError> {
         let count = settings.partitions;
         if count == 0 || count as usize > MAX_PARTITIONS {
@@ -71,14 +75,18 @@ impl JetStream {
         let link = Self::link(&target).await?;
         let body = stream_config(&target, settings)?;
         let call = format!("STREAM.CREATE.{}", target.stream);
-        match link.api::<Value>(&call, body).await {
-            Ok(_) => {}
-            Err(Trouble::Refusal(refusal)) if refusal.err_code == code::NAME_IN_USE => {}
+        let is_other = match link.api::<Value>(&call, body).await {
+            Ok(_) => false,
+            Err(Trouble::Refusal(refusal)) if refusal.err_code == code::NAME_IN_USE => true,
             Err(trouble) => return Err(error(trouble)),
-        }
+        };
         let found = Self::open(link, &target).await?;
         match found.partitions {
-            Some(has) if has == count => Ok(found),
+            Some(has) if has == count && !is_other => Ok(found),
+            Some(has) if has == count => {
+                found.check_made_with(settings).await?;
+                Ok(found)
+            }
             Some(has) => Err(rejected(format!(
                 "the stream {} has {}, for good: with {count}, messages of one key would be in two \
                  partitions; use another stream",
@@ -89,6 +97,20 @@ impl JetStream {
                 "the stream {} is there already, and was not made with virtual partitions; use \
                  another name",
                 target.stream
+            ))),
+        }
+    }
+
+    /// Refuses what the stream was not made with.
+    async fn check_made_with(&self, settings: &StreamSettings) -> Result<(), SourceError> {
+        let call = format!("STREAM.INFO.{}", self.api.stream);
+        let info = self.api.link.api::<StreamInfo>(&call, json!({})).await;
+        match other(&info.map_err(error)?.config, settings) {
+            None => Ok(()),
+            Some((has, asked)) => Err(rejected(format!(
+                "the stream {} has {has}, as it was made, and not {asked}; leave that out, change \
+                 the stream (nats stream edit), or use another",
+                self.api.stream
             ))),
         }
     }
@@ -111,6 +133,35 @@ impl JetStream {
         let asked = futures_util::stream::iter(asked);
         asked.buffered(ASK_AT_ONCE).try_collect().await
     }
+}
+
+/// What a stream has, and what was asked for instead. What is as by default was not asked for.
+fn other(config: &StreamConfig, asked: &StreamSettings) -> Option<(String, String)> {
+    let limit = |name: &str, has: Option<String>, asked: String| {
+        let has = has.map_or_else(|| format!("no {name}"), |has| format!("{name} {has}"));
+        (has, format!("{name} {asked}"))
+    };
+    let age = |nanos: u64| format!("{:?}", Duration::from_nanos(nanos));
+    let nanos = |age: Duration| u64::try_from(age.as_nanos()).unwrap_or(AGE_LIMIT);
+    if let Some(asked) = asked.max_age.map(nanos)
+        && asked != config.max_age
+    {
+        let has = (config.max_age > 0).then(|| age(config.max_age));
+        return Some(limit("max_age", has, age(asked)));
+    }
+    if let Some(asked) = asked.max_bytes
+        && i64::try_from(asked) != Ok(config.max_bytes)
+    {
+        let has = (config.max_bytes > 0).then(|| config.max_bytes.to_string());
+        return Some(limit("max_bytes", has, asked.to_string()));
+    }
+    if asked.work_queue && config.retention != "workqueue" {
+        let has = format!("{} retention", config.retention);
+        return Some((has, "workqueue retention".into()));
+    }
+    let (has, wanted) = (config.num_replicas, asked.replicas);
+    (wanted > 1 && has != wanted as usize)
+        .then(|| (text::count(has as u64, "replica"), wanted.to_string()))
 }
 
 /// The sequence of a subject's newest message.
@@ -149,7 +200,7 @@ fn stream_config(target: &Target, settings: &StreamSettings) -> Result<Value, So
         "retention": retention,
         "storage": "file",
         "num_replicas": settings.replicas.max(1),
-        "max_age": u64::try_from(age).unwrap_or(u64::MAX >> 1),
+        "max_age": u64::try_from(age).unwrap_or(AGE_LIMIT),
         "max_bytes": bytes.transpose().unwrap_or(None).unwrap_or(-1),
         "metadata": {
             PARTITIONS: settings.partitions.to_string(),
@@ -178,6 +229,49 @@ mod tests {
         let plain = Target::parse("jetstream://h/ORDERS").expect("good");
         let config = stream_config(&plain, &settings).expect("good");
         assert_eq!(config["subjects"], json!(["ORDERS.*"]));
+        let has = StreamConfig {
+            retention: "limits".into(),
+            num_replicas: 1,
+            max_age: 60_000_000_000,
+            max_bytes: -1,
+            ..StreamConfig::default()
+        };
+        let told = |asked: StreamSettings| other(&has, &asked).map(|(_, asked)| asked);
+        let none = StreamSettings::partitions(12);
+        assert_eq!(told(none.clone()), None, "nothing was asked for");
+        assert_eq!(told(settings.clone()), None, "the same");
+        for (asked, why) in [
+            (
+                StreamSettings {
+                    max_age: Some(Duration::from_secs(1)),
+                    ..none.clone()
+                },
+                "max_age 1s",
+            ),
+            (
+                StreamSettings {
+                    max_bytes: Some(5),
+                    ..none.clone()
+                },
+                "max_bytes 5",
+            ),
+            (
+                StreamSettings {
+                    work_queue: true,
+                    ..none.clone()
+                },
+                "workqueue retention",
+            ),
+            (
+                StreamSettings {
+                    replicas: 3,
+                    ..none
+                },
+                "3",
+            ),
+        ] {
+            assert_eq!(told(asked).as_deref(), Some(why));
+        }
         for odd in ["o.{0}.{1}", "o.{id}", "o", "o.*.{0}", "o.{0}.>"] {
             let url = format!("jetstream://h/ORDERS?subject={odd}");
             let target = Target::parse(&url).expect("good");

@@ -30,6 +30,19 @@ pub enum LogError {
         /// What was asked for.
         asked: u32,
     },
+    /// Leave the limit out, or make another topic.
+    #[error(
+        "topic {topic:?} keeps messages {has}, as it was made, and not {asked}; leave that limit \
+         out, or use another topic"
+    )]
+    OtherLimit {
+        /// Which topic.
+        topic: String,
+        /// Which messages it keeps.
+        has: String,
+        /// Which were asked for.
+        asked: String,
+    },
     /// Ask for something else: this cannot be, whatever state the log is in.
     #[error("the log cannot do that: {0}")]
     Invalid(String),
@@ -81,6 +94,7 @@ impl From<LogError> for SourceError {
             LogError::Unavailable(_) | LogError::Unknown(_) => SourceError::Unavailable(text),
             LogError::NoSuchTopic { .. }
             | LogError::Mismatch { .. }
+            | LogError::OtherLimit { .. }
             | LogError::Invalid(_)
             | LogError::Rejected(_)
             | LogError::Corrupt(_) => SourceError::Rejected(text),

@@ -200,7 +200,8 @@ impl Log {
         Ok(self.folder.join(token).with_added_extension(EXTENSION))
     }
 
-    /// Makes a topic. If there is one of this name already, it must have as many partitions.
+    /// Makes a topic. If there is one of this name already, it must have as many partitions, and
+    /// the limits that are asked for.
     pub async fn create_topic(
         &self,
         name: &str,

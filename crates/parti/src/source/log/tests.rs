@@ -91,8 +91,38 @@ async fn the_number_of_partitions_is_for_good_and_mistakes_are_named() {
             asked: 4
         }
     );
+    let aged = |seconds| TopicSettings {
+        retention_age: Some(Duration::from_secs(seconds)),
+        ..TopicSettings::partitions(1)
+    };
+    let sized = |bytes| TopicSettings {
+        retention_bytes: Some(bytes),
+        ..aged(60)
+    };
+    log.create_topic("k", sized(u64::MAX)).await.expect("made");
+    for same in [TopicSettings::partitions(1), aged(60), sized(u64::MAX)] {
+        log.create_topic("k", same).await.expect("the same");
+    }
+    for (topic, partitions, settings, why) in [
+        (
+            "k",
+            1,
+            aged(61),
+            "keeps messages for 60s, as it was made, and not for 61s",
+        ),
+        ("k", 1, sized(5), "and not up to 5 bytes"),
+        ("t", 3, aged(60), "keeps messages without such a limit"),
+    ] {
+        let settings = TopicSettings {
+            partitions,
+            ..settings
+        };
+        let other = log.create_topic(topic, settings).await.expect_err(why);
+        assert!(matches!(other, LogError::OtherLimit { .. }), "{other}");
+        assert!(other.to_string().contains(why), "{other}");
+    }
     let missing = log.topic("x").await.expect_err("missing").to_string();
-    assert!(missing.contains("there are t"), "{missing}");
+    assert!(missing.contains("there are k, t"), "{missing}");
     assert!(
         log.create_topic("z", TopicSettings::partitions(0))
             .await
@@ -106,7 +136,10 @@ async fn the_number_of_partitions_is_for_good_and_mistakes_are_named() {
     log.create_topic("../odd *name", TopicSettings::partitions(1))
         .await
         .expect("escaped");
-    assert_eq!(log.topics().await.expect("listed"), ["../odd *name", "t"]);
+    assert_eq!(
+        log.topics().await.expect("listed"),
+        ["../odd *name", "k", "t"]
+    );
     for bad in ["3", "-1", "00", "x"] {
         let read = topic.read(&PartitionId::new(bad), Offset(0), 1).await;
         assert!(matches!(read, Err(SourceError::Rejected(_))), "{bad}");

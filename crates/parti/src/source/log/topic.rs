@@ -239,14 +239,8 @@ impl Inner {
                 known: Vec::new(),
             });
         };
-        if let Some(wanted) = wanted
-            && wanted.partitions != about.settings.partitions
-        {
-            return Err(LogError::Mismatch {
-                topic: name,
-                has: about.settings.partitions,
-                asked: wanted.partitions,
-            });
+        if let Some(wanted) = wanted {
+            check(&name, &about.settings, &wanted)?;
         }
         let pulse = Arc::new(Pulse::start(root.again(&LAYOUT)?).map_err(gone)?);
         let writing = root.again(&LAYOUT)?;
@@ -308,6 +302,37 @@ fn about(connection: &Connection) -> rusqlite::Result<Option<About>> {
             })
         })
         .optional()
+}
+
+/// Refuses what a topic was not made with. A limit that is not asked for may be any.
+fn check(topic: &str, has: &TopicSettings, asked: &TopicSettings) -> Result<(), LogError> {
+    if has.partitions != asked.partitions {
+        return Err(LogError::Mismatch {
+            topic: topic.to_owned(),
+            has: has.partitions,
+            asked: asked.partitions,
+        });
+    }
+    let other = |has: Option<String>, asked| LogError::OtherLimit {
+        topic: topic.to_owned(),
+        has: has.unwrap_or_else(|| "without such a limit".to_owned()),
+        asked,
+    };
+    // As far as the file holds them.
+    let age = |age: Duration| i64::try_from(age.as_millis()).unwrap_or(i64::MAX);
+    if let Some(asked) = asked.retention_age
+        && has.retention_age.map(age) != Some(age(asked))
+    {
+        let told = |age: Duration| format!("for {age:?}");
+        return Err(other(has.retention_age.map(told), told(asked)));
+    }
+    if let Some(asked) = asked.retention_bytes
+        && has.retention_bytes != Some(asked.min(i64::MAX.unsigned_abs()))
+    {
+        let told = |bytes: u64| format!("up to {bytes} bytes");
+        return Err(other(has.retention_bytes.map(told), told(asked)));
+    }
+    Ok(())
 }
 
 /// Makes the topic, unless somebody was faster.

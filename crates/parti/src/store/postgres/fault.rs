@@ -34,6 +34,21 @@ impl From<Error> for NoSession {
     }
 }
 
+impl NoSession {
+    /// The same, of a server with a name: whoever has several wants to know which.
+    pub(super) fn of(self, name: &str) -> Self {
+        match self {
+            NoSession::Failed(Error::Unavailable { why }) => {
+                Error::unavailable(format!("{name} cannot be reached: {why}")).into()
+            }
+            NoSession::Failed(Error::Rejected { why }) => {
+                Error::rejected(format!("{name} cannot be used: {why}")).into()
+            }
+            other => other,
+        }
+    }
+}
+
 const READ_ONLY: &str = "no server of the URL can be written to, all are read-only: name the primary, \
                          or see whether default_transaction_read_only is set for this user or database";
 

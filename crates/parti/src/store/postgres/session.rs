@@ -96,10 +96,10 @@ impl Session<()> {
         let connected = timeout(CONNECT, settings.config.connect(settings.tls.clone()));
         let (client, connection) = match connected.await {
             Ok(Ok(connected)) => connected,
-            Ok(Err(failure)) => return Err(fault::connecting(&failure)),
+            Ok(Err(failure)) => return Err(fault::connecting(&failure).of(&settings.name)),
             Err(_) => {
                 let why = format!("no server answered within {CONNECT:?}");
-                return Err(Error::unavailable(why).into());
+                return Err(NoSession::from(Error::unavailable(why)).of(&settings.name));
             }
         };
         let (in_use, unused) = oneshot::channel();
