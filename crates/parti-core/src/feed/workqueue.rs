@@ -5,6 +5,7 @@
 //!                ▲                                                      │ update: occupied
 //!                └──────────────────────────────────────────────────────┘
 //!  close ──▶ Leaving ──update without it answered──▶ gone: the next owner can add it
+//!  reconnected, or another durable: Joining, Flowing ──▶ Checking, as the stream may have gone back
 //!
 //!  the sequence:  stop pulling ──▶ reset ──▶ update ──▶ pull      (for a gap: without the update)
 //! ```
@@ -99,6 +100,8 @@ pub(crate) struct WorkQueue {
     min_interval: Duration,
     /// Whether the queue is empty, as far as that can be known.
     silence: Silence,
+    /// Lanes that were flowing are checked anew.
+    rechecks: bool,
     rng: Rng,
 }
 
@@ -119,6 +122,7 @@ impl WorkQueue {
             lanes_backoff: Backoff::new(Duration::from_millis(50), config.retry.max_delay),
             min_interval: config.jetstream.min_update_interval,
             silence: Silence::None,
+            rechecks: false,
             rng,
         }
     }
@@ -134,7 +138,7 @@ impl WorkQueue {
             Arrival::Stale => return,
             Arrival::InOrder => {}
             Arrival::Gap => self.lossy = true,
-            Arrival::Foreign => (self.lossy, self.recreate) = (true, true),
+            Arrival::Foreign => self.is_foreign(),
         }
         self.silence = Silence::None;
         if self.lossy && planted!(LateDeliverySkippedAndAcked) {
@@ -162,12 +166,37 @@ impl WorkQueue {
         cx.out.wake(partition);
     }
 
+    /// The durable is not the one that was left there.
+    fn is_foreign(&mut self) {
+        (self.lossy, self.recreate) = (true, true);
+        self.check_anew();
+    }
+
+    /// The stream may be an older state of itself, restored: what comes then under an offset that is
+    /// done may be another message, which must not be acked for one whose ack was lost.
+    fn check_anew(&mut self) {
+        for flow in self.flows.values_mut() {
+            if matches!(flow, Flow::Joining | Flow::Flowing) {
+                *flow = Flow::Checking { ask: None, low: 0 };
+                self.rechecks = true;
+            }
+        }
+    }
+
+    /// Whether lanes that were flowing wait for the stream's end: one reset then serves all of them.
+    fn is_rechecking(&mut self) -> bool {
+        let checks = |flow: &Flow| matches!(flow, Flow::Checking { .. });
+        self.rechecks = self.rechecks && self.flows.values().any(checks);
+        self.rechecks
+    }
+
     /// Moves the sequence on.
     fn advance_sequence(&mut self, cx: &mut Context<'_>) {
         if !cx.lease {
             return;
         }
-        if self.sequence == Sequence::Rest && self.is_sequence_due(cx.now) {
+        let rests = self.sequence == Sequence::Rest && !self.is_rechecking();
+        if rests && self.is_sequence_due(cx.now) {
             self.begin_sequence(cx);
         }
         if self.sequence == Sequence::Stopping && !self.durable.is_pulling() {
@@ -268,7 +297,7 @@ impl WorkQueue {
                 }
                 _ => {}
             },
-            News::Foreign => (self.lossy, self.recreate) = (true, true),
+            News::Foreign => self.is_foreign(),
             // The last good filter goes on; the planner waits, then the whole sequence runs again.
             News::Failed if self.sequence != Sequence::Rest && !self.is_resetting() => {
                 if let Err(SourceError::Occupied { by, partition }) = &result {
@@ -365,6 +394,7 @@ impl WorkQueue {
                 Ok(bounds) if *low + 1 >= PROOFS_THAT_LOG_WENT_BACK => {
                     let (end, name) = (bounds.last.next(), partition.clone());
                     *flow = Flow::Idle;
+                    self.durable.planner.unwant(&name);
                     cx.lanes.halt(&name, cx.out);
                     let trouble = Trouble::LogWentBack {
                         partition: name,
@@ -515,6 +545,7 @@ impl Feed for WorkQueue {
                 self.recreate |= exists && self.durable.is_pulling();
                 self.durable.reconnected(cx.now);
                 self.lossy |= exists;
+                self.check_anew();
             }
             SourceEvent::Read { .. }
             | SourceEvent::Swept { .. }

@@ -1,8 +1,10 @@
 //! Servers, connections and consumers fail; nothing is lost and nothing out of order.
 
+use std::path::Path;
 use std::time::Duration;
 
 use async_nats::jetstream::stream::Stream;
+use parti::core::worker::Trouble;
 use parti::{Fatal, Report, State, WorkerError};
 use parti_servers::proxy::Proxy;
 
@@ -17,6 +19,7 @@ on_every_setup!(
     server_restarted_in_a_rebalance,
     connection_cut,
     stream_deleted_and_made_anew,
+    server_restored_from_a_copy,
 );
 
 /// Two workers that handle under load.
@@ -148,4 +151,58 @@ async fn stream_deleted_and_made_anew(setup: Setup) {
     // A worker that comes later is told the same.
     let refused = scene.refused().await;
     assert!(refused.contains("recreated"), "{refused}");
+}
+
+fn copy(from: &Path, to: &Path) {
+    std::fs::create_dir_all(to).expect("made");
+    for entry in std::fs::read_dir(from).expect("there") {
+        let entry = entry.expect("readable");
+        let place = to.join(entry.file_name());
+        if entry.file_type().expect("known").is_dir() {
+            copy(&entry.path(), &place);
+        } else {
+            std::fs::copy(entry.path(), place).expect("copied");
+        }
+    }
+}
+
+/// The stream goes back under living workers: what comes then under offsets that are done is not
+/// taken for done, nor acked away. Every partition stands still, and says why.
+async fn server_restored_from_a_copy(setup: Setup) {
+    let (mut scene, workers) = two(setup).await;
+    let kept = tempfile::tempdir().expect("a folder");
+    scene.publish_many(10 * PARTITIONS).await;
+    scene.ledger.drained().await;
+    let data = scene.server().folder().join("jetstream");
+    scene.server().kill();
+    copy(&data, kept.path());
+    scene.server().restart();
+    scene.publish_many(20 * PARTITIONS).await;
+    scene.ledger.drained().await;
+    let handled = scene.ledger.all().len();
+    scene.server().kill();
+    std::fs::remove_dir_all(&data).expect("removed");
+    copy(kept.path(), &data);
+    scene.server().restart();
+    scene
+        .reported("every partition's log went back", |reports| {
+            let back = |(_, report): &&(usize, Report)| {
+                matches!(report, Report::Trouble(Trouble::LogWentBack { .. }))
+            };
+            reports.iter().filter(back).count() == PARTITIONS as usize
+        })
+        .await;
+    let context = scene.context().await;
+    for turn in 0..5 * PARTITIONS {
+        let subject = format!("p.{}", turn % PARTITIONS);
+        let sent = context.publish(subject, turn.to_string().into()).await;
+        sent.expect("sent").await.expect("stored");
+    }
+    for worker in workers {
+        scene.stop(worker).await;
+    }
+    assert_eq!(scene.ledger.all().len(), handled, "nothing more is handled");
+    let mut stream = context.get_stream("S").await.expect("there");
+    let state = &stream.info().await.expect("known").state;
+    assert!(state.messages >= 5 * u64::from(PARTITIONS), "{state:?}");
 }

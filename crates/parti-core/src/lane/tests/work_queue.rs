@@ -310,6 +310,8 @@ fn a_pull_that_a_lost_connection_left_open_is_ended_by_deleting_the_durable() {
     serving(&mut bench);
     bench.pass(Duration::from_secs(1));
     bench.source(SourceEvent::Reconnected);
+    let head = only_ask(&bench.run(), "Bounds");
+    bench.head_answers(head, 10);
     let actions = bench.run();
     assert!(
         requests(&actions, "ResetConsumer").is_empty(),
@@ -420,6 +422,98 @@ fn a_queue_that_went_back_halts_before_anything_is_taken_for_done() {
         next: Offset(50),
     };
     assert_eq!(notes(&bench.run()), [LaneNote::Trouble(trouble)]);
+}
+
+/// A worker that serves A and B, of which it has 4 and 2, and whose connection is back: the pull is
+/// gone, and the stream's end is asked for.
+fn reconnected() -> (Bench, Ask) {
+    let mut bench = Bench::work_queue();
+    serving(&mut bench);
+    bench.open(B, opening(1, 1));
+    let head = only_ask(&bench.run(), "Bounds");
+    bench.head_answers(head, 10);
+    bench.pass(Duration::from_secs(1));
+    let stop = only_ask(&bench.run(), "StopPull");
+    bench.source(SourceEvent::PullEnded { ask: stop });
+    let reset = only_ask(&bench.run(), "ResetConsumer");
+    bench.consumer_answers(reset, 2, 0);
+    let update = only_ask(&bench.run(), "UpdateConsumer");
+    bench.consumer_answers(update, 2, 0);
+    bench.run();
+    for (sequence, name, offset) in [(1, A, 4), (2, B, 2)] {
+        bench.source(delivery(2, sequence, name, offset));
+    }
+    bench.run();
+    bench.done(A, 1, 4);
+    bench.done(B, 1, 2);
+    bench.pass(Duration::from_secs(1));
+    bench.source(SourceEvent::Reconnected);
+    let actions = bench.run();
+    assert!(requests(&actions, "ResetConsumer").is_empty());
+    assert!(requests(&actions, "DeleteConsumer").is_empty());
+    (bench, only_ask(&actions, "Bounds"))
+}
+
+fn delivery(consumer: u64, sequence: u64, name: &str, offset: u64) -> SourceEvent {
+    SourceEvent::Delivered {
+        consumer,
+        sequence,
+        partition: p(name),
+        message: msg(offset),
+        pending: 0,
+    }
+}
+
+#[test]
+fn a_connection_that_is_back_costs_one_reset_and_everything_flows_again() {
+    let (mut bench, head) = reconnected();
+    bench.head_answers(head, 10);
+    // A pull was open when the connection was lost: only a deletion ends it for sure.
+    let delete = only_ask(&bench.run(), "DeleteConsumer");
+    bench.consumer_answers(delete, 0, 0);
+    let update = only_ask(&bench.run(), "UpdateConsumer");
+    bench.consumer_answers(update, 3, 0);
+    assert_eq!(names(&bench.run()), ["Pull"]);
+    bench.source(delivery(3, 1, B, 2));
+    bench.source(delivery(3, 2, A, 5));
+    let actions = bench.run();
+    assert_eq!((acks(&actions), handled(&actions, A)), (vec![1], vec![5]));
+    bench.pass(Duration::from_secs(2));
+    assert!(requests(&bench.run(), "ResetConsumer").is_empty());
+}
+
+#[test]
+fn a_queue_that_went_back_under_a_living_worker_halts_its_lanes_and_acks_nothing_as_done() {
+    let (mut bench, mut head) = reconnected();
+    for _ in 0..2 {
+        bench.head_answers(head, 2);
+        bench.pass_to_deadline();
+        head = only_ask(&bench.run(), "Bounds");
+    }
+    bench.head_answers(head, 2);
+    let actions = bench.run();
+    let trouble = Trouble::LogWentBack {
+        partition: p(A),
+        end: Offset(3),
+        next: Offset(5),
+    };
+    assert_eq!(notes(&actions), [LaneNote::Trouble(trouble)]);
+    // B lost nothing: it goes on, and A leaves the filter.
+    let delete = only_ask(&actions, "DeleteConsumer");
+    bench.consumer_answers(delete, 0, 0);
+    let actions = bench.run();
+    let Some(SourceRequest::UpdateConsumer { ask, partitions }) =
+        requests(&actions, "UpdateConsumer").pop()
+    else {
+        panic!("{actions:#?}");
+    };
+    assert_eq!(partitions, [p(B)]);
+    bench.consumer_answers(ask, 3, 0);
+    bench.run();
+    bench.source(delivery(3, 1, A, 3));
+    bench.source(delivery(3, 2, B, 4));
+    let actions = bench.run();
+    assert_eq!((acks(&actions), handled(&actions, B)), (vec![], vec![4]));
 }
 
 /// A suspicious lane A whose first pull ended short, and the look that follows.
