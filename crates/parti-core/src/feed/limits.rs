@@ -62,6 +62,8 @@ pub(crate) struct Limits {
     /// Lanes of which the last read left something: many of them are read by one sweep.
     deep: BTreeSet<PartitionId>,
     reads: BTreeMap<Ask, PartitionId>,
+    /// The last read was refused, and that is told.
+    reads_refused: bool,
     /// First reads in flight.
     probes: BTreeSet<Ask>,
     sweep: Option<(Ask, Choice)>,
@@ -104,6 +106,7 @@ impl Limits {
             behind: BTreeSet::new(),
             deep: BTreeSet::new(),
             reads: BTreeMap::new(),
+            reads_refused: false,
             probes: BTreeSet::new(),
             sweep: None,
             sweep_not_before: Time::ZERO,

@@ -42,6 +42,7 @@ use crate::lane::outbox::Outbox;
 use crate::lane::serving::{Outcome, Rules, Serving, Step};
 use crate::rng::Rng;
 use crate::time::Time;
+use crate::worker::Trouble;
 
 /// No message of a run begins later than this after its first: other lanes wait for the slot.
 const RUN_TIME: Duration = Duration::from_millis(2);
@@ -81,6 +82,8 @@ pub struct Lanes {
     external: bool,
     lease_until: Time,
     now: Time,
+    /// Whether it is told that the feed is degraded.
+    told_degraded: bool,
     /// Whether everything that became possible was done.
     settled: bool,
     retry: (Duration, Duration),
@@ -118,6 +121,7 @@ impl Lanes {
             external: kind == SourceKind::External,
             lease_until: Time::ZERO,
             now: Time::ZERO,
+            told_degraded: false,
             settled: true,
             retry: (
                 config.retry.initial_delay.min(Duration::from_secs(1)),
@@ -456,6 +460,7 @@ impl Lanes {
         let idle = self.dispatch();
         self.with_feed(|feed, cx| feed.pull(cx, idle));
         self.report_drained();
+        self.tell_degraded();
         self.timers.extend(self.out.timers.drain(..));
         if std::mem::take(&mut self.out.ready_changed) {
             self.out.note(LaneNote::ReadyChanged);
@@ -606,6 +611,19 @@ impl Lanes {
             }
         }
         true
+    }
+
+    /// Tells once what is wrong with the source's side; the session says it for as long as it lasts.
+    fn tell_degraded(&mut self) {
+        if self.external {
+            // The user's own consumption said what failed when it did.
+            return;
+        }
+        let why = self.feed.degraded();
+        let told = std::mem::replace(&mut self.told_degraded, why.is_some());
+        if let Some(why) = why.filter(|_| !told) {
+            self.out.note(LaneNote::Trouble(Trouble::Source(why)));
+        }
     }
 
     fn report_drained(&mut self) {

@@ -34,6 +34,8 @@ pub(crate) mod code {
     pub const STORAGE_EXCEEDED: u64 = 10047;
     pub const MESSAGE_TOO_LARGE: u64 = 10054;
     pub const NAME_IN_USE: u64 = 10058;
+    /// A stream with `max_consumers` has that many.
+    pub const CONSUMERS_LIMIT: u64 = 10026;
     pub const NO_STREAM: u64 = 10059;
     pub const OTHER_STREAM: u64 = 10060;
     pub const WRONG_LAST: u64 = 10071;

@@ -137,7 +137,8 @@ impl Limits {
         };
         let mut swath = match result {
             Ok(swath) if swath.next > choice.from || swath.first > choice.from => swath,
-            _ => {
+            other => {
+                self.note_refused(cx, other.err());
                 self.sweep_failures += 1;
                 self.sweep_not_before = cx.now + self.sweep_backoff.next(&mut self.rng);
                 for partition in &choice.partitions {
@@ -212,6 +213,7 @@ impl Limits {
             return;
         };
         let before = serving.next();
+        let refused = result.as_ref().err().cloned();
         if let Ok(batch) = result {
             let tail_from = splice.from();
             if batch.first > before {
@@ -255,6 +257,18 @@ impl Limits {
             // Failed, or a replica that lags behind: no proof of anything.
             splice.retry_at = cx.now + splice.backoff.next(&mut self.rng);
             cx.out.wake_at(splice.retry_at, partition);
+        }
+        self.note_refused(cx, refused);
+    }
+
+    /// A server that refuses to be read does so until a person mends it. Told once, not at every try;
+    /// what merely fails passes by itself.
+    fn note_refused(&mut self, cx: &mut Context<'_>, error: Option<SourceError>) {
+        let refused = matches!(error, Some(SourceError::Rejected(_)));
+        let before = std::mem::replace(&mut self.reads_refused, refused);
+        if let Some(error) = error.filter(|_| refused && !before) {
+            let why = format!("what lies before the consumer cannot be read: {error}");
+            cx.out.note(LaneNote::Trouble(Trouble::Source(why)));
         }
     }
 }

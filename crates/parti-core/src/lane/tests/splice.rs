@@ -611,3 +611,43 @@ fn the_durable_is_touched_only_under_a_lease_and_nothing_spins_without_one() {
     bench.lanes.lease(bench.now, Time::NEVER);
     assert_eq!(requests(&bench.run(), "UpdateConsumer").len(), 1);
 }
+
+#[test]
+fn a_refused_read_is_told_once_until_one_succeeds() {
+    let mut bench = Bench::limits();
+    bench.joined(&[A], 10);
+    bench.open(A, opening(1, 1));
+    let refused = || SourceError::Rejected("no more consumers".into());
+    let why = "what lies before the consumer cannot be read: the source refuses: no more consumers";
+    let told = LaneNote::Trouble(Trouble::Source(why.into()));
+    for expected in [vec![told], vec![], vec![]] {
+        let (ask, ..) = only_read(&bench.run());
+        bench.source(SourceEvent::Read {
+            ask,
+            result: Err(refused()),
+        });
+        assert_eq!(notes(&bench.run()), expected);
+        bench.pass_to_deadline();
+    }
+    let (ask, ..) = only_read(&bench.run());
+    bench.read_answers(ask, &[3], 4);
+    assert_eq!(handled(&bench.run(), A), [3]);
+}
+
+#[test]
+fn a_consumer_that_cannot_be_updated_is_told_once() {
+    let mut bench = Bench::limits();
+    bench.lanes.attach(bench.now, &p(A));
+    let mut told = Vec::new();
+    for _ in 0..5 {
+        let update = only_ask(&bench.run(), "UpdateConsumer");
+        bench.source(SourceEvent::Consumer {
+            ask: update,
+            result: Err(SourceError::Rejected("no".into())),
+        });
+        told.extend(notes(&bench.run()));
+        bench.pass_to_deadline();
+    }
+    let why = "3 consumer updates failed in a row: the source refuses: no";
+    assert_eq!(told, [LaneNote::Trouble(Trouble::Source(why.into()))]);
+}

@@ -373,6 +373,10 @@ pub(super) fn error(trouble: Trouble) -> SourceError {
                 "JetStream is not enabled for this server or account; start nats-server with -js, \
                  or enable it for the account",
             ),
+            code::CONSUMERS_LIMIT => rejected(
+                "the stream or the account allows no more consumers; each worker has one, and up to \
+                 17 more while it reads what lies before it: raise max_consumers, or leave it out",
+            ),
             code::TOO_MANY_REQUESTS => unavailable(refusal.to_string()),
             _ if (400..500).contains(&refusal.code) => rejected(refusal.to_string()),
             _ => unavailable(refusal.to_string()),
