@@ -3,14 +3,16 @@
 //! ```text
 //!   keys                          tokens                    canonical id
 //!   ["tool001", "chamber1"] ──▶ tool001, chamber1  ──▶ tool001.chamber1 ──▶ partitions/tool001.chamber1
-//!   ["a.b"]                 ──▶ a=2Eb              ──▶ a=2Eb              └▶ dc.a=2Eb.completion
-//!                           ◀──                    ◀──                 ◀── (a subject, by template)
+//!   ["a.b"]                 ──▶ a=2Eb              ──▶ a=2Eb
+//!                           ◀──                    ◀──
+//!   ["a.b", "x/y"]          ──────────────────────────▶ dc.a=2Eb.x/y.completion
+//!                           ◀──                    ◀──  (a subject, by template)
 //! ```
 //!
-//! A byte outside `[A-Za-z0-9_-]` becomes `=XX` (uppercase hex); tokens are joined by dots.
+//! In ids a byte outside `[A-Za-z0-9_-]` becomes `=XX` (uppercase hex); tokens are joined by dots.
 //! Decoding accepts exactly what encoding yields, so the mapping is a bijection: two different
-//! lists of keys never share an id, and every id has one spelling. The alphabet is safe in NATS
-//! subjects and KV keys, in etcd, in SQL and in file names.
+//! lists of keys never share an id, and every id has one spelling. The alphabet is safe in NATS KV
+//! keys, in etcd, in SQL and in file names. Subjects hold more as it is, and are a bijection, too.
 
 pub mod template;
 
@@ -77,6 +79,54 @@ pub fn unescape(token: &str) -> Option<String> {
         }
     }
     String::from_utf8(key).ok()
+}
+
+/// One key as a token of a subject: itself, wherever a subject can hold it, because streams that are
+/// there already have their own subjects. What no token can hold is escaped as in [`escape`], and so
+/// is what would read like an escape. `first`: the subject begins with it, where `$` is the server's.
+pub fn subject_token(key: &str, first: bool) -> String {
+    let mut token = String::with_capacity(key.len());
+    for (at, c) in key.char_indices() {
+        let reads_like_an_escape = c == '=' && begins_with_hex(&key[at + 1..]);
+        let is_servers = c == '$' && first && at == 0;
+        if reads_like_an_escape || is_servers || !fits_subject(c) {
+            for byte in c.encode_utf8(&mut [0; 4]).bytes() {
+                token.push_str(&format!("={byte:02X}"));
+            }
+        } else {
+            token.push(c);
+        }
+    }
+    token
+}
+
+/// The key that a token of a subject stands for; `None` for anything that [`subject_token`] does not
+/// yield.
+pub fn key_of_subject_token(token: &str, first: bool) -> Option<String> {
+    let mut key = Vec::with_capacity(token.len());
+    let mut rest = token;
+    while let Some(c) = rest.chars().next() {
+        rest = &rest[c.len_utf8()..];
+        if c == '=' && begins_with_hex(rest) {
+            key.push(u8::from_str_radix(&rest[..2], 16).ok()?);
+            rest = &rest[2..];
+        } else {
+            key.extend(c.encode_utf8(&mut [0; 4]).bytes());
+        }
+    }
+    let key = String::from_utf8(key).ok()?;
+    // Every key has one spelling only.
+    (subject_token(&key, first) == token).then_some(key)
+}
+
+fn fits_subject(c: char) -> bool {
+    !(matches!(c, '.' | '*' | '>') || c.is_control() || c.is_whitespace() || is_unseen(c))
+}
+
+fn begins_with_hex(text: &str) -> bool {
+    let is_hex = |byte: &u8| byte.is_ascii_digit() || (b'A'..=b'F').contains(byte);
+    let digits = text.as_bytes().get(..2);
+    digits.is_some_and(|digits| digits.iter().all(is_hex))
 }
 
 /// The canonical id of a partition with these keys, outermost first.

@@ -18,7 +18,7 @@ use std::fmt;
 use crate::partition::Partition;
 use crate::problem::Problem;
 
-use super::{MAX_ID, escape, keys_of, unescape};
+use super::{MAX_ID, escape, key_of_subject_token, subject_token};
 
 /// The longest template, in bytes.
 pub const MAX_TEMPLATE: usize = 200;
@@ -166,7 +166,12 @@ impl Template {
     /// wildcards. No two partitions share a subject.
     pub fn subject(&self, partition: &Partition) -> Result<String, Problem> {
         let subject = match &self.shape {
-            Shape::WholeId { before, after } => format!("{before}{}{after}", partition.id),
+            Shape::WholeId { before, after } => {
+                let tokens = partition.keys.iter().enumerate();
+                let tokens =
+                    tokens.map(|(at, key)| subject_token(key, at == 0 && before.is_empty()));
+                format!("{before}{}{after}", tokens.collect::<Vec<_>>().join("."))
+            }
             Shape::Keys {
                 tokens,
                 count,
@@ -184,7 +189,8 @@ impl Template {
                         "give all partitions the keys that the template names, or use {id}",
                     ));
                 }
-                let parts = tokens.iter().map(|token| token.render(&partition.keys));
+                let parts = tokens.iter().enumerate();
+                let parts = parts.map(|(at, token)| token.render(&partition.keys, at == 0));
                 let rest = open.then(|| ">".to_owned());
                 parts.chain(rest).collect::<Vec<_>>().join(".")
             }
@@ -203,11 +209,18 @@ impl Template {
     /// The keys of the partition whose subject this is; `None` if it is no partition's.
     pub fn partition_of(&self, subject: &str) -> Option<Vec<String>> {
         match &self.shape {
-            Shape::WholeId { before, after } => keys_of(
-                subject
-                    .strip_prefix(before.as_str())?
-                    .strip_suffix(after.as_str())?,
-            ),
+            Shape::WholeId { before, after } => {
+                let inner = subject.strip_prefix(before.as_str())?;
+                let tokens = inner.strip_suffix(after.as_str())?.split('.').enumerate();
+                let key = |(at, token)| {
+                    let key = key_of_subject_token(token, at == 0 && before.is_empty());
+                    key.filter(|key| !key.is_empty())
+                };
+                tokens
+                    .map(key)
+                    .collect::<Option<Vec<_>>>()
+                    .filter(|keys| fits_id(keys))
+            }
             Shape::Keys {
                 tokens,
                 count,
@@ -215,7 +228,7 @@ impl Template {
             } => {
                 let mut keys: Vec<Option<String>> = vec![None; *count];
                 let mut parts = subject.split('.');
-                for token in tokens {
+                for (at, token) in tokens.iter().enumerate() {
                     let part = parts.next()?;
                     match token {
                         Token::Literal(text) if text == part => {}
@@ -230,7 +243,9 @@ impl Template {
                             let inner = part
                                 .strip_prefix(before.as_str())?
                                 .strip_suffix(after.as_str())?;
-                            let key = unescape(inner).filter(|key| !key.is_empty())?;
+                            let first = at == 0 && before.is_empty();
+                            let key = key_of_subject_token(inner, first);
+                            let key = key.filter(|key| !key.is_empty())?;
                             match keys.get_mut(*index)? {
                                 slot @ None => *slot = Some(key),
                                 Some(same) if *same == key => {}
@@ -240,9 +255,7 @@ impl Template {
                     }
                 }
                 let keys: Vec<String> = keys.into_iter().collect::<Option<_>>()?;
-                // Too long together for an id: no partition has these keys.
-                let id_len: usize = keys.iter().map(|key| escape(key).len() + 1).sum();
-                (parts.next().is_some() == *open && id_len <= MAX_ID + 1).then_some(keys)
+                (parts.next().is_some() == *open && fits_id(&keys)).then_some(keys)
             }
         }
     }
@@ -267,6 +280,12 @@ impl Template {
     }
 }
 
+/// Keys that are too long together for an id are no partition's.
+fn fits_id(keys: &[String]) -> bool {
+    let length: usize = keys.iter().map(|key| escape(key).len() + 1).sum();
+    length <= MAX_ID + 1
+}
+
 impl Token {
     fn index(&self) -> Option<usize> {
         match self {
@@ -275,7 +294,8 @@ impl Token {
         }
     }
 
-    fn render(&self, keys: &[String]) -> String {
+    /// `first`: the subject begins with it.
+    fn render(&self, keys: &[String], first: bool) -> String {
         match self {
             Token::Literal(text) => text.clone(),
             Token::Any => "*".to_owned(),
@@ -285,7 +305,8 @@ impl Token {
                 after,
             } => {
                 let key = keys.get(*index).map_or("", String::as_str);
-                format!("{before}{}{after}", escape(key))
+                let key = subject_token(key, first && before.is_empty());
+                format!("{before}{key}{after}")
             }
         }
     }
@@ -471,7 +492,7 @@ mod tests {
                         Some(&partition.keys),
                         "{subject}"
                     );
-                    assert!(!subject.contains(['*', '>', ' ', '/']) && !subject.contains(".."));
+                    assert!(!subject.contains(['*', '>', ' ']) && !subject.contains(".."));
                     assert_eq!(seen.insert(subject, partition.id), None);
                 }
             }
@@ -525,6 +546,41 @@ mod tests {
         let exact = Template::parse("o.{0}").expect("valid");
         assert!(exact.is_exact());
         assert_eq!(exact.key_of("o.7"), None);
+    }
+
+    #[test]
+    fn what_a_subject_can_hold_stays_as_it_is() {
+        let template = Template::parse("odd.{0}").expect("valid");
+        let first = Template::parse("{0}.x").expect("valid");
+        for (key, subject) in [
+            ("a=b", "odd.a=b"),
+            ("\u{fc}", "odd.\u{fc}"),
+            ("x%y", "odd.x%y"),
+            ("$q", "odd.$q"),
+            ("a/b", "odd.a/b"),
+            ("a.b", "odd.a=2Eb"),
+            ("a=2E", "odd.a=3D2E"),
+            ("a=.", "odd.a==2E"),
+            ("a b*>", "odd.a=20b=2A=3E"),
+            ("\u{200b}", "odd.=E2=80=8B"),
+        ] {
+            let made = template.subject(&partition(&[key])).expect("one key");
+            assert_eq!(made, subject);
+            let keys = Some(vec![key.to_owned()]);
+            assert_eq!(template.partition_of(subject), keys, "{key}");
+        }
+        for (key, subject) in [("$JS", "=24JS.x"), ("a$", "a$.x")] {
+            let made = first.subject(&partition(&[key])).expect("one key");
+            assert_eq!(made, subject);
+            assert_eq!(first.partition_of(subject), Some(vec![key.to_owned()]));
+        }
+        for nobodys in ["odd.=61", "odd.=FF", "odd.a=24", "odd.=2e="] {
+            let found = template.partition_of(nobodys);
+            let again = found.map(|keys| Partition::new(keys, None).expect("valid keys"));
+            let again = again.map(|one| template.subject(&one).expect("one key"));
+            assert!(again.is_none_or(|again| again == nobodys), "{nobodys}");
+        }
+        assert_eq!(first.partition_of("$JS.x"), None);
     }
 
     #[test]
