@@ -11,7 +11,8 @@
 // at the next, after what is handled. When the session is gone, it registers again, and nothing old
 // is committed. While the service has trouble (5xx), it is tried again later, and told to `onEvent`
 // as "trouble", with what was being done and why it failed. An operator who evicts it for good ends
-// it with an error.
+// it with an error, and so does what nobody mends while it waits: no such group, another topic than
+// the group's, a url that is none.
 //
 // A heartbeat goes out three times in a TTL. Answers are the lease, and say how long it lasts:
 // without it, nothing is handled. A handler that keeps the thread for itself keeps heartbeats from
@@ -30,6 +31,10 @@ export class PartiError extends Error {
 const passes = (error) => !(error instanceof PartiError) ||
   [408, 410, 421, 429].includes(error.status) || error.status >= 500;
 
+/** What is answered so is answered so again. */
+const isFinal = (error) => error instanceof PartiError &&
+  [400, 401, 403, 404, 409].includes(error.status);
+
 /** A signal for what may take so long, and ends with another signal, too; and how to put it off. */
 function within(ms, signal) {
   const limit = new AbortController();
@@ -39,6 +44,7 @@ function within(ms, signal) {
   signal?.addEventListener("abort", stop);
   return {
     signal: limit.signal,
+    stop,
     again() {
       clearTimeout(timer);
       timer = setTimeout(stop, ms);
@@ -91,10 +97,22 @@ async function* events(response, heard) {
   }
 }
 
+function isUrl(text) {
+  try {
+    return ["http:", "https:"].includes(new URL(text).protocol);
+  } catch {
+    return false;
+  }
+}
+
 /** The instances of a service, and which of them is asked. */
 class Service {
   constructor(url) {
     this.urls = url.split(",").map((one) => one.trim().replace(/\/+$/, ""));
+    for (const one of this.urls) {
+      if (isUrl(one)) continue;
+      throw new TypeError(`url: "${one}" is no URL of a service; give one as http://127.0.0.1:7070`);
+    }
     this.at = 0;
   }
 
@@ -130,9 +148,17 @@ class Partition {
       `${encodeURIComponent(this.partition)}/messages`;
     while (!this.over.signal.aborted) {
       let doing = "fetch";
+      // Only at an instance that has the session: what another one has need not be the group's.
+      const { stream } = this.session;
+      if (!stream) {
+        await pause(50);
+        continue;
+      }
       try {
-        const asked = `${this.session.service.url}${path}?from=${this.next}&limit=100&wait_ms=5000`;
+        const asked = `${this.session.service.url}${path}?from=${this.next}&limit=100` +
+          `&wait_ms=5000&group=${encodeURIComponent(options.group)}`;
         const found = await request(asked, "GET", options.token, undefined, this.over.signal);
+        if (stream !== this.session.stream) continue;
         doing = "handle";
         for (const message of found.messages) {
           await this.session.mayHandle(this.over.signal);
@@ -144,6 +170,7 @@ class Partition {
       } catch (error) {
         if (!this.over.signal.aborted) {
           this.session.fails(doing, error, { partition: this.partition });
+          if (doing === "fetch" && isFinal(error)) return this.session.failWith(error);
           // The same message again: what failed is not done.
           if (this.done !== null) this.next = this.done + 1;
           await pause(500);
@@ -169,6 +196,25 @@ class Session {
     this.left = new Map();
     this.leaseUntil = 0;
     this.nextBeat = 0;
+    this.stream = null; // the one that is open: its instance has this session
+    this.failed = null; // what nothing but a person can mend
+  }
+
+  /** Nothing but a person can mend it: that ends it. */
+  failWith(error) {
+    this.failed ??= error;
+    this.stopListening?.();
+  }
+
+  /** What is committed would count for messages that nobody here has seen. */
+  checkTopic({ topic = this.options.topic }) {
+    const { group, topic: mine } = this.options;
+    if (topic === mine) return;
+    throw this.failed = new PartiError(409, {
+      code: "conflict",
+      message: `topic: the group "${group}" is about "${topic}", not about "${mine}"`,
+      remedy: `give "${topic}", or another group`,
+    });
   }
 
   async call(method, what, body) {
@@ -208,10 +254,10 @@ class Session {
   }
 
   async run(signal) {
-    const { group, token, name = "node", metadata = {} } = this.options;
+    const { group, topic, token, name = "node", metadata = {} } = this.options;
     const { url } = this.service;
     const sessions = `/v1/groups/${encodeURIComponent(group)}/sessions`;
-    const about = { consumer: name, metadata, liveness: "heartbeat" };
+    const about = { consumer: name, metadata, liveness: "heartbeat", topic };
     const opened = await request(url + sessions, "POST", token, about).catch((error) => {
       if (passes(error)) this.service.moveOn(url);
       throw error;
@@ -219,6 +265,7 @@ class Session {
     this.path = `${sessions}/${encodeURIComponent(opened.session)}`;
     this.token = opened.token;
     this.ttl = opened.ttl_ms;
+    this.checkTopic(opened);
     this.tell("registered", { worker: opened.worker });
     const committing = setInterval(() => this.commitInTurn(), 300);
     const beating = setInterval(() => this.beat(), this.ttl / 12);
@@ -230,7 +277,7 @@ class Session {
       clearInterval(committing);
       clearInterval(beating);
       await Promise.all([...this.held.values()].map((one) => one.stop()));
-      if (signal?.aborted) {
+      if (signal?.aborted || this.failed) {
         await this.commit().catch(() => {});
         await this.call("DELETE", "").catch(() => {});
       }
@@ -240,9 +287,11 @@ class Session {
   /** Reads the stream, and opens it again while the session lives. */
   async listen(signal) {
     while (!signal?.aborted) {
+      if (this.failed) throw this.failed;
       const { url } = this.service;
       // Signs of life come three times in a TTL.
       const limit = within(Math.max(this.ttl * 0.7, 1000), signal);
+      this.stopListening = limit.stop;
       try {
         const headers = { authorization: `Bearer ${this.token}` };
         const opening = { headers, signal: limit.signal };
@@ -256,17 +305,20 @@ class Session {
           const answer = await response.json().catch(() => null);
           throw new PartiError(response.status, answer?.error);
         }
+        this.stream = response;
         for await (const [event, data] of events(response, () => limit.again())) {
           if (event === "end") return this.end(data);
           await this.take(event, data);
         }
       } catch (error) {
         if (signal?.aborted) return;
+        if (this.failed) throw this.failed;
         if (error.code === "dismissed") throw error;
         this.fails("listen", error);
         // Wherever the stream is, the session is.
-        if (passes(error)) this.service.moveOn(url);
+        this.service.moveOn(url);
       } finally {
+        this.stream = null;
         limit.end();
       }
       await pause(Math.min(this.ttl / 10, 200));
@@ -283,6 +335,7 @@ class Session {
     const mine = this.held.get(data.partition);
     const same = mine?.epoch === data.epoch;
     if (event === "session") {
+      this.checkTopic(data);
       const known = new Set(data.held.map((one) => `${one.partition} ${one.epoch}`));
       for (const one of this.held.values()) {
         if (!known.has(`${one.partition} ${one.epoch}`)) this.drop(one);
@@ -354,9 +407,7 @@ export async function consume(options, handler, signal) {
     try {
       await new Session(options, service, handler).run(signal);
     } catch (error) {
-      const final = [400, 401, 403, 404, 409];
-      const refused = error instanceof PartiError && final.includes(error.status);
-      if (refused || error.code === "dismissed") throw error;
+      if (isFinal(error) || error.code === "dismissed") throw error;
       if (!signal?.aborted) {
         options.onEvent?.("trouble", { doing: "register", why: String(error) });
       }

@@ -20,6 +20,8 @@ What it does, beside the loop:
     trouble of the service (5xx) ──▶ tried again later, for as long as it takes; told to `on_event`
                       as "trouble", with what was being done and why it failed
     evicted for good by an operator ──▶ PartiError, code "dismissed"
+    the group is about another topic, or there is no such group ──▶ PartiError: nobody else could
+                      mend that while this one waits
 
 Several instances of the service are one URL with commas: "http://a:7070,http://b:7070".
 
@@ -57,6 +59,7 @@ class PartiError(Exception):
 
 
 FAILURES = (PartiError, OSError, http.client.HTTPException)
+FINAL = (400, 401, 403, 404, 409)  # what is answered so is answered so again
 
 
 def passes(error):
@@ -153,10 +156,14 @@ class Client:
         body = {"messages": [outgoing(message) for message in messages]}
         return self.request("POST", f"/v1/topics/{quote(topic)}/messages", body)["placed"]
 
-    def fetch(self, topic, partition, start, limit=100, wait_ms=0):
-        """Messages of a partition from an offset on, as the service tells them."""
+    def fetch(self, topic, partition, start, limit=100, wait_ms=0, group=None):
+        """Messages of a partition from an offset on, as the service tells them. With a group, only
+        from the log that it began with."""
         path = f"/v1/topics/{quote(topic)}/partitions/{quote(partition)}/messages"
-        return self.request("GET", f"{path}?from={start}&limit={limit}&wait_ms={wait_ms}")
+        asked = f"from={start}&limit={limit}&wait_ms={wait_ms}"
+        if group is not None:
+            asked += f"&group={quote(group)}"
+        return self.request("GET", f"{path}?{asked}")
 
     def create_group(self, group, topic, partitions, strategy="fair_share"):
         """Makes a group; the same again is fine."""
@@ -232,6 +239,8 @@ class Consumer:
         self._changed = threading.Condition()
         self._closed = False
         self._session = None
+        self._stream = None  # the stream that is open: its instance has our session
+        self._final = None  # what nothing but a person can mend
         self._lease = (0.0, 0.0)  # when the newest answered heartbeat was sent; how long it lasts
         self._committed_at = time.monotonic()
 
@@ -270,7 +279,8 @@ class Consumer:
         self._drop_all()
 
     def _register(self):
-        body = {"consumer": self.name, "metadata": self.metadata, "liveness": "heartbeat"}
+        body = {"consumer": self.name, "metadata": self.metadata, "liveness": "heartbeat",
+                "topic": self.topic}
         path = f"/v1/groups/{quote(self.group)}/sessions"
         at = self.client.at
         try:
@@ -280,10 +290,19 @@ class Consumer:
                 self.client.move_on(at)
             raise
         session["path"] = f"{path}/{quote(session['session'])}"
+        self._check_topic(session)
         self._session, self._lease = session, (0.0, 0.0)
         self._on_event("registered", {"worker": session["worker"]})
         for work in (self._listen, self._beat):
             threading.Thread(target=work, args=(session,), daemon=True).start()
+
+    def _check_topic(self, told):
+        """What is committed would count for messages that nobody here has seen."""
+        topic = told.get("topic", self.topic)
+        if topic != self.topic:
+            raise PartiError(409, "conflict",
+                             f"topic: the group {self.group!r} is about {topic!r}, not about "
+                             f"{self.topic!r}", f"give {topic!r}, or another group")
 
     def _call(self, method, what, body=None, session=None):
         session = session or self._session
@@ -328,6 +347,7 @@ class Consumer:
                 response = connection.getresponse()
                 if response.status != 200:
                     answer(response.status, response.read())
+                self._is_open(session, response)
                 if self._read(session, response):
                     return
             except FAILURES as error:
@@ -337,10 +357,17 @@ class Consumer:
                     self._tell(session, "end", end)
                     return
                 self._fails(session, "listen", error)
-                if passes(error):
-                    # Wherever the stream is, the session is.
-                    self.client.move_on(at)
+                # Wherever the stream is, the session is.
+                self.client.move_on(at)
+            finally:
+                self._is_open(session, None)
             time.sleep(min(patience / 10, 0.2))
+
+    def _is_open(self, session, stream):
+        with self._changed:
+            if session is self._session:
+                self._stream = stream
+                self._changed.notify_all()
 
     def _read(self, session, response):
         """True once the session has ended."""
@@ -379,6 +406,8 @@ class Consumer:
     def __iter__(self):
         while not self._closed:
             self._take_events()
+            if self._final:
+                raise self._final
             self._commit_if_due()
             message = self._next()
             if message is None:
@@ -419,6 +448,7 @@ class Consumer:
                     return
                 event, data = self._events.popleft()
             if event == "session":
+                self._check_topic(data)
                 known = {(one["partition"], one["epoch"]) for one in data["held"]}
                 for held in list(self._held.values()):
                     if (held.partition, held.epoch) not in known:
@@ -490,7 +520,7 @@ class Consumer:
         self._drop_all()
         with self._changed:
             self._events.clear()
-            self._session = None
+            self._session = self._stream = None
         wait = 0.1
         while not self._closed:
             if trouble:
@@ -505,14 +535,25 @@ class Consumer:
                 trouble = error
 
     def _fetch(self, held):
-        """Long polls for one partition, until it is let go of."""
+        """Long polls for one partition, until it is let go of. Only at an instance that has our
+        session: what another one has need not be the group's."""
         while not held.over.is_set() and not self._closed:
+            with self._changed:
+                stream = self._stream
+                if stream is None:
+                    self._changed.wait(0.2)
+                    continue
             try:
-                found = self.client.fetch(self.topic, held.partition, held.next, wait_ms=5000)
+                found = self.client.fetch(self.topic, held.partition, held.next, wait_ms=5000,
+                                          group=self.group)
             except FAILURES as error:
                 if not held.over.is_set():
+                    if getattr(error, "status", None) in FINAL:
+                        self._final = error
                     self._fails(self._session, "fetch", error, partition=held.partition)
                 held.over.wait(0.5)
+                continue
+            if stream is not self._stream:
                 continue
             for one in found["messages"]:
                 message = Message(

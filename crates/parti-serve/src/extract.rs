@@ -99,7 +99,10 @@ impl<T: DeserializeOwned + Send> FromRequestParts<Arc<App>> for Named<T> {
     }
 }
 
-/// What follows the question mark: numbers, each with a name.
+/// What follows the question mark that is no number.
+const WORDS: [&str; 1] = ["group"];
+
+/// What follows the question mark: numbers and words, each with a name.
 pub struct Asked<T>(pub T);
 
 impl<T: DeserializeOwned + Send> FromRequestParts<Arc<App>> for Asked<T> {
@@ -112,19 +115,23 @@ impl<T: DeserializeOwned + Send> FromRequestParts<Arc<App>> for Asked<T> {
     }
 }
 
-/// What pairs of names and numbers say.
+/// What pairs of names and values say.
 fn asked<T: DeserializeOwned>(pairs: Vec<(String, String)>) -> Result<T, Failure> {
-    let mut numbers = Map::new();
+    let mut named = Map::new();
     for (name, value) in pairs {
-        let number = number(&name, &value)?;
-        if numbers.insert(name.clone(), number.into()).is_some() {
+        let value = match WORDS.contains(&name.as_str()) {
+            true => Value::from(value),
+            false => number(&name, &value)?.into(),
+        };
+        let told = value.to_string();
+        if named.insert(name.clone(), value).is_some() {
             return Err(Failure::bad(
-                format!("{name}: {number} is not the only one"),
+                format!("{name}: {told} is not the only one"),
                 format!("give {name} once"),
             ));
         }
     }
-    serde_path_to_error::deserialize(Value::Object(numbers)).map_err(unasked)
+    serde_path_to_error::deserialize(Value::Object(named)).map_err(unasked)
 }
 
 fn number(name: &str, value: &str) -> Result<u64, Failure> {

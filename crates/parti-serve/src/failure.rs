@@ -168,6 +168,16 @@ impl Failure {
         self.status == StatusCode::GONE
     }
 
+    /// Whether it is the server's trouble: it says nothing of what was asked about.
+    pub fn is_trouble(&self) -> bool {
+        self.status.is_server_error()
+    }
+
+    /// Whether the store or the source is not the one that the group began with.
+    pub fn is_replaced(&self) -> bool {
+        self.code == REPLACED
+    }
+
     /// The message alone.
     pub fn message(&self) -> &str {
         &self.message
@@ -333,7 +343,7 @@ impl From<Fatal> for Failure {
         match fatal {
             Fatal::StableIdExhausted(_) => Self::too_many(fatal),
             Fatal::StoreReplaced | Fatal::StreamReplaced | Fatal::StoreWentBack => {
-                Self::broken("replaced", fatal)
+                Self::broken(REPLACED, fatal)
             }
             Fatal::Disagreement(_) => disagreement(fatal),
             Fatal::SessionOver => Self::session_gone(fatal),
@@ -344,6 +354,9 @@ impl From<Fatal> for Failure {
     }
 }
 
+/// The code of a store or a source that is not the one that the group began with.
+const REPLACED: &str = "replaced";
+
 /// What a consumer is told that was evicted for good.
 pub const DISMISSED: &str = "an operator evicted this consumer, and wants it to stay away";
 
@@ -351,6 +364,14 @@ fn disagreement(error: impl ToString) -> Failure {
     Failure::conflict(
         error,
         "make the group's settings and the service's the same",
+    )
+}
+
+/// Somebody names another topic than the group's own.
+pub fn other_topic(group: &str, is: &str, named: &str) -> Failure {
+    Failure::conflict(
+        format!("topic: the group {group:?} is about {is:?}, not about {named:?}"),
+        format!("give {is:?}, or a group of its own to {named:?} (POST /v1/groups)"),
     )
 }
 

@@ -4,7 +4,8 @@
 //!   client ──▶ listen ──▶ guard ──▶ api ─┬─ looking    groups as they are, and as they change (live)
 //!                                        ├─ operating  what an operator changes
 //!                                        ├─ consuming  groups, sessions, commits
-//!                                        ├─ topics     produce and fetch, on the embedded log
+//!                                        ├─ topics     produce and fetch, on the embedded log, if it
+//!                                        │             is the group's own (fits)
 //!                                        ├─ health     whether it lives, whether it can work: by a
 //!                                        │             look, and by how work went (standing)
 //!                                        └─ ui         the dashboard's files
@@ -17,6 +18,7 @@ mod api;
 mod consuming;
 mod extract;
 mod failure;
+mod fits;
 mod guard;
 mod health;
 mod history;
@@ -50,6 +52,7 @@ pub use listen::{Tls, TlsError};
 pub use places::{Source, open_source};
 
 use consuming::Registry;
+use fits::Fits;
 use health::Health;
 use listen::Door;
 use live::Live;
@@ -153,6 +156,7 @@ pub(crate) struct App {
     pub(crate) secure: bool,
     pub(crate) sessions: Registry,
     pub(crate) health: Health,
+    pub(crate) fits: Fits,
     pub(crate) refusals: Refusals,
     pub(crate) fetch_room: Room,
     pub(crate) live_slots: Arc<Semaphore>,
@@ -202,6 +206,7 @@ impl Service {
             instance: format!("{instance:016x}"),
             secure,
             health: Health::default(),
+            fits: Fits::default(),
             refusals: Refusals::new(settings.limits.alike),
             fetch_room: Room::new(settings.limits.fetches),
             live_slots: Arc::new(Semaphore::new(settings.limits.live_streams)),

@@ -13,6 +13,7 @@
 //! Nobody works for this: no write is made only to know how it ends. So trouble counts until the
 //! next work succeeds, and is forgotten after a while: an instance that nobody asks has no work.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -29,6 +30,9 @@ use crate::failure::Failure;
 const BELIEVED: Duration = Duration::from_secs(30);
 /// A write that nobody waits for any more, after so long, had no answer.
 const UNANSWERED: Duration = Duration::from_secs(1);
+/// Sessions and fetches of a group are refused: for everybody, so without its name.
+const REPLACED: &str = "the store or the log is not the one that a group began with: its sessions \
+                        and fetches are refused here; what this service logs says more";
 /// So many refusals, one after the other, and it is not tried again while somebody waits.
 const REFUSALS: u64 = 2;
 
@@ -44,6 +48,8 @@ struct Trouble {
 struct State {
     store: Option<Trouble>,
     log: Option<Trouble>,
+    /// Groups that this instance can do nothing for, because its store or log is not theirs.
+    strangers: BTreeMap<String, Instant>,
     /// How often the store refused to write, and how often since it last did.
     refusals: u64,
     in_a_row: u64,
@@ -60,8 +66,10 @@ impl Standing {
     pub fn trouble(&self) -> Option<&'static str> {
         let state = self.0.borrow();
         let mut all = [&state.store, &state.log].into_iter().flatten();
-        let fresh = |trouble: &&Trouble| trouble.since.elapsed() < BELIEVED;
-        all.find(fresh).map(|trouble| trouble.told)
+        let fresh = |since: &Instant| since.elapsed() < BELIEVED;
+        let found = all.find(|trouble| fresh(&trouble.since));
+        let found = found.map(|trouble| trouble.told);
+        found.or_else(|| state.strangers.values().any(fresh).then_some(REPLACED))
     }
 
     /// Does something that ends with a write. If the store refuses to write meanwhile, again and
@@ -108,6 +116,21 @@ impl Standing {
     /// A topic is there that a group is about, or is gone.
     pub fn log_has(&self, topic: bool) {
         self.log_is((!topic).then_some("a topic of the log is gone that a group is about"));
+    }
+
+    /// A group is served with the store and the log that it began with, or refused because they are
+    /// others.
+    pub fn group_has_its_log(&self, group: &str, has: bool) {
+        self.0.send_if_modified(|state| {
+            if has {
+                return state.strangers.remove(group).is_some();
+            }
+            state
+                .strangers
+                .retain(|_, since| since.elapsed() < BELIEVED);
+            state.strangers.insert(group.to_owned(), Instant::now());
+            true
+        });
     }
 
     fn log_is(&self, told: Option<&'static str>) {
@@ -283,6 +306,23 @@ mod tests {
         assert!(standing.trouble().is_some());
         tokio::time::advance(BELIEVED).await;
         assert!(standing.trouble().is_none());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_group_that_is_refused_is_told_until_it_is_served() {
+        let standing = Standing::default();
+        standing.group_has_its_log("g", false);
+        standing.group_has_its_log("h", true);
+        let told = standing.trouble().expect("trouble");
+        assert!(
+            told.contains("not the one that a group began with"),
+            "{told}"
+        );
+        standing.group_has_its_log("g", true);
+        assert!(standing.trouble().is_none());
+        standing.group_has_its_log("g", false);
+        tokio::time::advance(BELIEVED).await;
+        assert!(standing.trouble().is_none(), "nobody asks any more");
     }
 
     #[tokio::test(start_paused = true)]

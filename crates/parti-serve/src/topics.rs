@@ -180,6 +180,11 @@ pub struct From {
     /// The most bytes of the answer, 1 MiB by default. One message always comes, however large.
     #[param(minimum = 1, maximum = 1048576)]
     max_bytes: Option<u64>,
+    /// The group that they are for: 409 if it is about another topic, and 503 `replaced` if it began
+    /// with another log than this instance has. Consumers give it, so that they never handle
+    /// messages that are not their group's.
+    #[param(max_length = 64, pattern = "^[A-Za-z0-9_-]+$")]
+    group: Option<String>,
 }
 
 /// Messages as found.
@@ -254,6 +259,9 @@ pub async fn fetch(
     let wait = within("wait_ms", from.wait_ms, 0..=LONGEST_WAIT_MS)?;
     let most = app.limits.fetch as u64;
     let bytes = within("max_bytes", from.max_bytes.unwrap_or(most), 1..=most)?;
+    if let Some(group) = &from.group {
+        app.fits.check(&app.places, group, &topic).await?;
+    }
     let opened = app.places.topic(&topic).await?;
     let partitions = opened.topic.partitions();
     let number = id.parse::<u32>().ok();

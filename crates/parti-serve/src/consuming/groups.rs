@@ -32,7 +32,7 @@ use utoipa::openapi::Object;
 use super::names;
 use crate::App;
 use crate::extract::{Body, within};
-use crate::failure::{ErrorBody, Failure, no_group};
+use crate::failure::{ErrorBody, Failure, no_group, other_topic};
 use crate::looking::StrategyName;
 use crate::places::{Opened, Places};
 
@@ -91,7 +91,7 @@ pub async fn create(
     check(&app.places, &records, &new, strategy).await?;
     let settings = TopicSettings::partitions(new.partitions);
     let topic = log.create_topic(&new.topic, settings).await?;
-    let made = put_group(&records, topic.identity().await?).await?;
+    let made = put_group(&records, &new, topic.identity().await?).await?;
     let told = put_topic(&records, &new, strategy).await?;
     let status = if made || told {
         StatusCode::CREATED
@@ -128,7 +128,7 @@ async fn check(
     };
     if let Some((name, record)) = places.recorded(records).await? {
         if *name != *new.topic {
-            return Err(of_another_topic());
+            return Err(other_topic(&new.group, &name, &new.topic));
         }
         agree(&record, new, strategy)?;
         // It had one: another of this name would be empty, and its offsets would mean nothing.
@@ -139,7 +139,7 @@ async fn check(
         None => None,
     };
     if group.stream.is_some() && group.stream != identity {
-        return Err(of_another_topic());
+        return Err(made_anew(&new.group, &new.topic, identity.is_some()));
     }
     // Members that are there already may go by another strategy.
     match group.plan {
@@ -153,10 +153,22 @@ async fn check(
     }
 }
 
-fn of_another_topic() -> Failure {
+/// The group began with something else than what goes by the topic's name now, if anything does.
+fn made_anew(group: &str, topic: &str, there: bool) -> Failure {
+    if !there {
+        return Failure::conflict(
+            format!("the group {group:?} is there, and began with another topic than {topic:?}"),
+            "give another name, or the topic that it began with",
+        );
+    }
     Failure::conflict(
-        "there is a group of this name for another topic",
-        "give another name, or the same topic",
+        format!(
+            "the group {group:?} began with another topic or stream than the {topic:?} that is here \
+             now: its offsets mean nothing in this one, which has its name and was made anew, or is \
+             in another log"
+        ),
+        "bring back the topic as it was (or start this service with the log that has it), give the \
+         group another name, or have it begin anew: `parti checkpoint reset --all`",
     )
 }
 
@@ -176,7 +188,7 @@ fn agree(found: &TopicRecord, new: &NewGroup, strategy: StrategyName) -> Result<
 }
 
 /// The group's own record, which decides whose group it is; true if it is new.
-async fn put_group(records: &GroupStore, identity: u64) -> Result<bool, Failure> {
+async fn put_group(records: &GroupStore, new: &NewGroup, identity: u64) -> Result<bool, Failure> {
     let nonce = nonce()?;
     let record = GroupRecord {
         store: nonce,
@@ -191,7 +203,7 @@ async fn put_group(records: &GroupStore, identity: u64) -> Result<bool, Failure>
     match &found.record {
         Record::Group(found) if found.nonce == nonce => Ok(true),
         Record::Group(found) if found.stream == identity => Ok(false),
-        Record::Group(_) => Err(of_another_topic()),
+        Record::Group(_) => Err(made_anew(&new.group, &new.topic, true)),
         _ => Err(Failure::conflict(
             "the group's record cannot be read",
             "run `parti doctor`",
@@ -257,6 +269,8 @@ fn nonce() -> Result<Nonce, Failure> {
 
 /// What a session needs to know of its group.
 pub struct Setup {
+    /// What its topic is called.
+    pub name: Arc<str>,
     /// Where its messages are.
     pub topic: Opened,
     /// Into how many partitions they are split.
@@ -295,6 +309,16 @@ impl Setup {
                 ..base.clone()
             },
             topic,
+            name,
         })
+    }
+
+    /// Refuses whoever would work on another topic: what it then commits would count for messages
+    /// that nobody has seen.
+    pub fn is_about(&self, group: &str, topic: Option<&str>) -> Result<(), Failure> {
+        match topic {
+            Some(topic) if *topic != *self.name => Err(other_topic(group, &self.name, topic)),
+            _ => Ok(()),
+        }
     }
 }

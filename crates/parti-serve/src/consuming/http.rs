@@ -40,6 +40,10 @@ pub struct Registration {
     /// (`stream`, the default). A client whose process may be frozen chooses `heartbeat`.
     #[serde(default)]
     liveness: Liveness,
+    /// The topic that it is going to fetch from: 409 if the group is about another one, because its
+    /// commits would count for messages that it never had. Left out, nothing is checked: compare the
+    /// topic of the answer.
+    topic: Option<String>,
 }
 
 /// A session.
@@ -51,6 +55,8 @@ pub struct Opened {
     token: String,
     /// As which worker it is in the group.
     worker: String,
+    /// The group's topic: what is assigned are partitions of this one, and of no other.
+    topic: String,
     /// Without a sign of life for so long it is over. Any request of the session is one; so is the
     /// open stream, unless the consumer registered with `heartbeat`.
     ttl_ms: u64,
@@ -83,13 +89,15 @@ pub async fn register(
         metadata,
         liveness: new.liveness,
     };
-    let registered = app.sessions.register(&group, client).await?;
+    let registering = app.sessions.register(&group, client, new.topic.as_deref());
+    let registered = registering.await?;
     Ok((
         StatusCode::CREATED,
         Json(Opened {
             session: registered.id.to_string(),
             token: registered.token,
             worker: registered.id.worker.to_string(),
+            topic: registered.topic.to_string(),
             ttl_ms: millis(registered.ttl),
         }),
     ))
@@ -179,7 +187,8 @@ pub async fn events(
         return Err(Failure::too_many("too many streams of sessions are open"));
     };
     let ttl = seat.ttl;
-    let stream = seat.open(&json!({ "session": session, "ttl_ms": millis(ttl) }));
+    let about = json!({ "session": session, "ttl_ms": millis(ttl), "topic": seat.topic().name() });
+    let stream = seat.open(&about);
     let manner = Manner {
         beat: ttl / 3,
         stop: app.stop.clone(),

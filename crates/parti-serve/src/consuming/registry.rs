@@ -36,6 +36,8 @@ pub struct Registered {
     pub token: String,
     /// How long it may be silent.
     pub ttl: Duration,
+    /// What the group's topic is called.
+    pub topic: Arc<str>,
 }
 
 /// A session that somebody names and has the token of.
@@ -142,13 +144,20 @@ impl Registry {
             .clone()
     }
 
-    /// Makes a client a member of the group; answers as soon as it has an id there.
-    pub async fn register(&self, group: &str, client: Client) -> Result<Registered, Failure> {
+    /// Makes a client a member of the group; answers as soon as it has an id there. It may say which
+    /// topic it is going to work on.
+    pub async fn register(
+        &self,
+        group: &str,
+        client: Client,
+        topic: Option<&str>,
+    ) -> Result<Registered, Failure> {
         let secret = Secret::draw()?;
         let hashed = secret.hashed();
         let belongs = Belonging::Hosted(hashed.badge());
         let setup = Setup::read(&self.places, group, &self.config).await?;
-        let ttl = setup.config.session_ttl();
+        setup.is_about(group, topic)?;
+        let (ttl, topic) = (setup.config.session_ttl(), setup.name.clone());
         let (seat, named, claim) = self.admit(group, setup, client, belongs).await?;
         let (worker, incarnation) = claim;
         let id = SessionId {
@@ -162,7 +171,12 @@ impl Registry {
         let consumer = seat.client.consumer.as_str();
         tracing::info!(group, session = %id, consumer, "a session begins");
         self.seat(&id, seat, hashed, &named);
-        Ok(Registered { id, token, ttl })
+        Ok(Registered {
+            id,
+            token,
+            ttl,
+            topic,
+        })
     }
 
     /// Starts a member of the group, and waits until it has its id. Whoever calls gives it its name
@@ -213,8 +227,17 @@ impl Registry {
             }
         });
         match claim.await {
-            Ok(Ok(claim)) => Ok((seat, named, claim)),
-            Ok(Err(error)) => Err(error.into()),
+            Ok(Ok(claim)) => {
+                self.places.standing.group_has_its_log(group, true);
+                Ok((seat, named, claim))
+            }
+            Ok(Err(error)) => {
+                let failure = Failure::from(error);
+                if failure.is_replaced() {
+                    self.places.standing.group_has_its_log(group, false);
+                }
+                Err(failure)
+            }
             Err(_) => Err(Failure::unavailable(
                 "the session got no place in the group",
             )),

@@ -33,11 +33,17 @@ impl Process {
 
     /// The same, with instances of one's own.
     pub fn start_at(urls: &str, program: &str, example: &str) -> Self {
+        Self::start_on(urls, program, example, "t")
+    }
+
+    /// The same, on a topic.
+    pub fn start_on(urls: &str, program: &str, example: &str, topic: &str) -> Self {
         let mut child = Command::new(program)
             .arg(clients().join(example))
-            .args([urls, "g", "t"])
+            .args([urls, "g", topic])
             .env("PYTHONDONTWRITEBYTECODE", "1")
             .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
             .kill_on_drop(true)
             .spawn()
             .unwrap_or_else(|error| {
@@ -71,15 +77,39 @@ impl Process {
 }
 
 impl Process {
+    /// Waits until it has ended by itself, which is no success: what it said, and why it ended.
+    pub async fn ends(self) -> (Vec<Value>, String) {
+        let Self {
+            child,
+            mut lines,
+            mut said,
+        } = self;
+        let waiting = async {
+            while let Some(line) = lines.next_line().await.expect("readable") {
+                said.push(serde_json::from_str(&line).expect("JSON"));
+            }
+            child.wait_with_output().await.expect("it ran")
+        };
+        let ended = tokio::time::timeout(PATIENCE, waiting).await;
+        let ended = ended.expect("it ends");
+        assert!(!ended.status.success(), "{ended:?}");
+        (said, String::from_utf8_lossy(&ended.stderr).into_owned())
+    }
+
     /// Reads until it has told of this trouble.
     async fn says_trouble(&mut self, doing: &str, why: &str) -> Value {
+        self.says_trouble_times(doing, why, 1).await
+    }
+
+    /// Reads until it has told of this trouble so many times, and answers the last of them.
+    pub async fn says_trouble_times(&mut self, doing: &str, why: &str, times: usize) -> Value {
         let mut seen = 0;
         loop {
             let trouble = self.says("trouble", seen + 1).await;
             let fits = |one: &&Value| {
                 one["doing"] == doing && one["why"].as_str().is_some_and(|text| text.contains(why))
             };
-            if let Some(found) = trouble.iter().find(fits) {
+            if let Some(found) = trouble.iter().filter(fits).nth(times - 1) {
                 return found.clone();
             }
             seen = trouble.len();

@@ -12,4 +12,5 @@ mod operating;
 mod safety;
 mod scene;
 mod shares;
+mod topics;
 mod trouble;
