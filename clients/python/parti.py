@@ -222,6 +222,7 @@ class Consumer:
     """One member of a group. Iterate over it; leave the `with` to deregister."""
 
     BUFFERED = 1000
+    LONGEST_PAUSE = 5.0  # between two commits while they fail, in seconds
 
     def __init__(self, url, group, topic, name="python", token=None, metadata=None,
                  commit_every=0.5, on_event=None):
@@ -243,6 +244,8 @@ class Consumer:
         self._final = None  # what nothing but a person can mend
         self._lease = (0.0, 0.0)  # when the newest answered heartbeat was sent; how long it lasts
         self._committed_at = time.monotonic()
+        self._pause = 0.0  # commits fail: so long until the next one
+        self._may_commit_at = 0.0
 
     # -- its life
 
@@ -272,6 +275,7 @@ class Consumer:
         if self._session is None:
             return
         try:
+            self._may_commit_at = 0.0
             self._commit()
             self._call("DELETE", "")
         except FAILURES:
@@ -578,7 +582,10 @@ class Consumer:
             self._commit()
 
     def _commit(self):
-        """Commits what is done; what turns out to be somebody else's is dropped."""
+        """Commits what is done; what turns out to be somebody else's is dropped. While that fails,
+        with growing pauses: whoever refuses at once would be asked thousands of times a second."""
+        if time.monotonic() < self._may_commit_at:
+            return
         self._committed_at = time.monotonic()
         dirty = [h for h in self._held.values() if h.done is not None and h.done != h.committed]
         if not dirty:
@@ -590,7 +597,10 @@ class Consumer:
             if not passes(error) and error.status != 401:
                 raise
             # The stream tells the end; or again with the next ones: a commit bears repetition.
+            self._pause = min(max(self._pause * 2, self.commit_every, 0.1), self.LONGEST_PAUSE)
+            self._may_commit_at = time.monotonic() + self._pause
             return self._fails(self._session, "commit", error)
+        self._pause = 0.0
         for held, commit, result in zip(dirty, commits, results):
             if result["result"] == "ok":
                 held.committed = commit["offset"]

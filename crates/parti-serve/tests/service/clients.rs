@@ -274,6 +274,22 @@ async fn stay_away(program: &str, example: &str) {
     other.holds(|held| held.len() == 4).await;
 }
 
+/// What the Python client does by itself, without a service.
+#[tokio::test]
+async fn python_alone() {
+    let tests = Command::new("python3")
+        .args(["-m", "unittest", "-v", "test_parti"])
+        .current_dir(clients().join("python"))
+        .env("PYTHONDONTWRITEBYTECODE", "1")
+        .output();
+    let tested = tokio::time::timeout(PATIENCE, tests)
+        .await
+        .expect("in time");
+    let tested = tested.expect("tests need python3");
+    let told = String::from_utf8_lossy(&tested.stderr);
+    assert!(tested.status.success(), "{told}");
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn python() {
     share_and_survive("python3", "python/example.py").await;

@@ -1,0 +1,89 @@
+"""What the client does by itself, without a service: python3 -m unittest test_parti"""
+
+import unittest
+from unittest import mock
+
+import parti
+
+
+class Clock:
+    """A time that passes only while somebody waits: stands for `time` and for a condition."""
+
+    def __init__(self, ends):
+        self.now, self.ends, self.at_end = 1000.0, 1000.0 + ends, lambda: None
+
+    def monotonic(self):
+        return self.now
+
+    def sleep(self, seconds):
+        self.wait(seconds)
+
+    def wait(self, seconds):
+        self.now += seconds
+        if self.now >= self.ends:
+            self.at_end()
+
+    def notify_all(self):
+        pass
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        pass
+
+
+class Commits(unittest.TestCase):
+    def consumer(self, clock, call):
+        consumer = parti.Consumer("http://127.0.0.1:1", "g", "t", on_event=self.told.append_event)
+        consumer._changed, consumer._call = clock, call
+        consumer._session, consumer._lease = {"ttl_ms": 6000, "path": ""}, (clock.now, 1e9)
+        held = parti.Held("0", 1, 0)
+        held.done = 4
+        consumer._held = {"0": held}
+        clock.at_end = lambda: setattr(consumer, "_closed", True)
+        return consumer
+
+    def setUp(self):
+        class Told(list):
+            def append_event(self, event, data):
+                self.append((event, data))
+
+        self.told = Told()
+
+    def test_what_is_refused_at_once_is_asked_again_with_growing_pauses(self):
+        clock, asked = Clock(ends=60), []
+
+        def call(*_, **__):
+            asked.append(clock.now)
+            if len(asked) > 100:
+                consumer._closed = True
+            raise parti.PartiError(503, "store_refuses", "full", "make room")
+
+        with mock.patch.object(parti, "time", clock):
+            consumer = self.consumer(clock, call)
+            self.assertEqual(list(consumer), [])
+        self.assertTrue(5 <= len(asked) <= 30, f"{len(asked)} requests in a minute")
+        self.assertEqual({event for event, _ in self.told}, {"trouble"})
+        pauses = [b - a for a, b in zip(asked, asked[1:])]
+        self.assertLess(pauses[0], 1.5)
+        self.assertLess(max(pauses), 7)
+
+    def test_mended_it_commits_as_often_as_before(self):
+        clock, asked = Clock(ends=60), []
+
+        def call(*_, **__):
+            asked.append(clock.now)
+            consumer._held["0"].done += 1
+            if len(asked) < 4:
+                raise parti.PartiError(503, "unavailable", "away", "wait")
+            return {"results": [{"partition": "0", "result": "ok"}]}
+
+        with mock.patch.object(parti, "time", clock):
+            consumer = self.consumer(clock, call)
+            self.assertEqual(list(consumer), [])
+        self.assertGreater(len(asked), 50)
+
+
+if __name__ == "__main__":
+    unittest.main()
