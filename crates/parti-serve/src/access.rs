@@ -15,6 +15,8 @@ use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
 use utoipa::ToSchema;
 
+use crate::sane::{LONGEST_TOKEN, check_proxy_header};
+
 /// What somebody may do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
@@ -71,6 +73,8 @@ pub struct Access {
     operate: Option<Hashed>,
     read: Option<Hashed>,
     proxy: Option<HeaderName>,
+    /// Bytes of the longest token.
+    longest: usize,
 }
 
 impl Access {
@@ -78,6 +82,7 @@ impl Access {
     #[must_use]
     pub fn operate_token(mut self, token: &str) -> Self {
         self.operate = Some(Hashed::of(token.as_bytes()));
+        self.longest = self.longest.max(token.len());
         self
     }
 
@@ -85,6 +90,7 @@ impl Access {
     #[must_use]
     pub fn read_token(mut self, token: &str) -> Self {
         self.read = Some(Hashed::of(token.as_bytes()));
+        self.longest = self.longest.max(token.len());
         self
     }
 
@@ -93,6 +99,30 @@ impl Access {
     pub fn proxy_header(mut self, name: HeaderName) -> Self {
         self.proxy = Some(name);
         self
+    }
+
+    /// Whether it lets in those that were meant, and no others. What is said repeats no token.
+    pub(crate) fn check(&self) -> Result<(), String> {
+        if let Some(proxy) = &self.proxy {
+            check_proxy_header(proxy)?;
+        }
+        if let (Some(all), Some(some)) = (&self.operate, &self.read)
+            && bool::from(all.0.ct_eq(&some.0))
+        {
+            return Err(
+                "PARTI_TOKEN and PARTI_READ_TOKEN are the same token, so whoever may look could do \
+                 everything; give two, or leave the second out"
+                    .into(),
+            );
+        }
+        if self.longest > LONGEST_TOKEN {
+            let long = self.longest;
+            return Err(format!(
+                "a token has {long} bytes, and a request that carries it would be refused; give it \
+                 up to {LONGEST_TOKEN}"
+            ));
+        }
+        Ok(())
     }
 
     /// Whether everybody who gets here may do everything.
@@ -165,6 +195,22 @@ mod tests {
         }
         assert_eq!(role(&access, &HeaderMap::new()), None);
         assert!(!format!("{access:?}").contains("all"));
+    }
+
+    #[test]
+    fn tokens_are_two_and_fit_into_a_request() {
+        let access = Access::default().operate_token("all");
+        assert_eq!(access.clone().read_token("some").check(), Ok(()));
+        let same = access.clone().read_token("all").check();
+        let why = same.expect_err("the same");
+        assert!(
+            why.contains("PARTI_READ_TOKEN") && !why.contains("\"all\""),
+            "{why}"
+        );
+        let longest = "x".repeat(LONGEST_TOKEN);
+        assert_eq!(access.clone().read_token(&longest).check(), Ok(()));
+        let why = access.read_token(&format!("{longest}x")).check();
+        assert!(why.expect_err("too long").contains("16385 bytes"));
     }
 
     #[test]

@@ -29,6 +29,7 @@ mod operating;
 mod places;
 mod refusals;
 mod room;
+mod sane;
 mod sse;
 mod standing;
 mod topics;
@@ -131,7 +132,8 @@ pub enum ServeError {
          127.0.0.1"
     )]
     Open(SocketAddr),
-    /// The address cannot be used.
+    /// The address cannot be used, or not with these settings: they would let in others than was
+    /// meant, or nobody.
     #[error("cannot listen on {address}: {error}")]
     Address {
         /// Which.
@@ -189,6 +191,11 @@ impl Service {
             return Err(ServeError::Open(address));
         }
         let unusable = |error| ServeError::Address { address, error };
+        let wrong = |why: String| unusable(io::Error::new(io::ErrorKind::InvalidInput, why));
+        settings.access.check().map_err(wrong)?;
+        for host in &settings.hosts {
+            sane::check_host(host).map_err(wrong)?;
+        }
         let listener = listen::bind(address).map_err(unusable)?;
         let address = listener.local_addr().map_err(unusable)?;
         let instance = getrandom::u64().map_err(ServeError::NoSecrets)?;

@@ -453,6 +453,24 @@ async fn an_open_service_stays_on_loopback() {
     open.address = ([0, 0, 0, 0], 0).into();
     let refused = Service::start(open).await;
     assert!(matches!(refused, Err(ServeError::Open(_))), "{refused:?}");
+    let mut settled = settings(store.clone(), &folder).await;
+    settled.access = Access::default().proxy_header(HeaderName::from_static("host"));
+    let refused = Service::start(settled)
+        .await
+        .expect_err("everybody sends it");
+    assert!(
+        refused
+            .to_string()
+            .contains("--trust-proxy-header: \"host\""),
+        "{refused}"
+    );
+    let mut settled = settings(store.clone(), &folder).await;
+    settled.hosts = vec!["evil/host".into()];
+    let refused = Service::start(settled).await.expect_err("no host");
+    assert!(
+        refused.to_string().contains("--host: \"evil/host\""),
+        "{refused}"
+    );
     let mut proxied = settings(store, &folder).await;
     proxied.access = Access::default().proxy_header(HeaderName::from_static("x-user"));
     let service = Service::start(proxied).await.expect("a service");
