@@ -15,6 +15,7 @@ use serde_json::{Map, Value};
 
 use crate::App;
 use crate::failure::Failure;
+use crate::strict::Strict;
 
 /// A JSON body. Nothing else is taken for one: a form of a foreign page cannot be JSON.
 pub struct Body<T>(pub T);
@@ -51,7 +52,7 @@ impl<T: DeserializeOwned> FromRequest<Arc<App>> for Body<T> {
 /// What the bytes of a body say. What is wrong is named by its place in it.
 fn read<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Failure> {
     let mut json = serde_json::Deserializer::from_slice(bytes);
-    let value = serde_path_to_error::deserialize(&mut json).map_err(|error| {
+    let value = serde_path_to_error::deserialize(Strict(&mut json)).map_err(|error| {
         let (place, why) = (error.path().to_string(), error.into_inner());
         match place.as_str() {
             "." | "?" => unfit(why.to_string(), "it"),
@@ -63,10 +64,20 @@ fn read<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Failure> {
 }
 
 fn unfit(why: String, place: &str) -> Failure {
-    Failure::bad(
-        format!("the body cannot be read: {why}"),
-        format!("give {place} as GET /v1/openapi.json says"),
-    )
+    let remedy = match known(&why) {
+        Some(known) => format!("leave it out, or give one of those that there are: {known}"),
+        None => format!("give {place} as GET /v1/openapi.json says"),
+    };
+    Failure::bad(format!("the body cannot be read: {why}"), remedy)
+}
+
+/// The fields that there are, if one is not known: serde tells them in its own words, quoted.
+fn known(why: &str) -> Option<String> {
+    let (_, rest) = why.split_once("unknown field `")?;
+    let (_, expected) = rest.split_once("`, expected ")?;
+    // Every second piece is a name.
+    let names: Vec<&str> = expected.split('`').skip(1).step_by(2).collect();
+    (!names.is_empty()).then(|| names.join(", "))
 }
 
 fn unfinished(limit: Duration) -> Failure {
@@ -205,7 +216,12 @@ mod tests {
                 "commits[0]",
                 "missing field `offset`",
             ),
-            (r#"{"commits":[],"more":1}"#, "more", "expected `commits`"),
+            (r#"[[]]"#, "it", "expected an object with named fields"),
+            (
+                r#"{"commits":[[7]]}"#,
+                "commits[0]",
+                "expected an object with named fields",
+            ),
             (r#"{"commits":[]} x"#, "it", "trailing characters"),
             ("", "it", "EOF"),
         ] {
@@ -221,6 +237,17 @@ mod tests {
             );
         }
         read::<Sent>(br#"{"commits":[{"offset":1}]}"#).expect("it fits");
+        let sent = br#"{"commits":[{"offset":1,"ofset":2}]}"#;
+        let failure = read::<Sent>(sent).expect_err("unknown");
+        assert!(
+            failure.message().contains("commits[0].ofset"),
+            "{failure:?}"
+        );
+        let remedy = "leave it out, or give one of those that there are: offset";
+        assert_eq!(failure.remedy(), remedy);
+        let several = "unknown field `x`, expected one of `a`, `b`, `c` at line 1 column 2";
+        assert_eq!(known(several).as_deref(), Some("a, b, c"));
+        assert_eq!(known("missing field `a`"), None);
     }
 
     #[derive(Debug, Deserialize, PartialEq)]

@@ -32,6 +32,7 @@ mod room;
 mod sane;
 mod sse;
 mod standing;
+mod strict;
 mod topics;
 mod ui;
 

@@ -5,13 +5,15 @@ use std::sync::Arc;
 
 use axum::extract::State;
 use axum::{Extension, Json};
+use parti::core::problem::shown;
 use parti::core::record::Request;
 use parti::inspect::Bounds;
 use parti::operate::{self, Change, Checkpoints, Reason, Rules, Verdict, Wanted};
 use parti::source::place::Located;
 use parti::{Offset, PartitionId, StartPosition};
+use serde::de::{Deserializer, Error as _};
 use serde::{Deserialize, Serialize};
-use serde_json::json;
+use serde_json::{Value, json};
 use utoipa::ToSchema;
 
 use crate::App;
@@ -29,7 +31,8 @@ const MOST_REQUEST: usize = 2_048;
 pub struct Reset {
     /// Which partitions; all that the group knows, if left out.
     partitions: Option<Vec<String>>,
-    /// Where to go on.
+    /// Where to go on: `"earliest"`, `"latest"`, `{"offset":7}` or `{"time_ms":1700000000000}`.
+    #[serde(deserialize_with = "place")]
     to: Place,
     /// Only say what would change.
     #[serde(default)]
@@ -55,6 +58,38 @@ pub enum Place {
     Offset(u64),
     /// At the first message not older than this, in milliseconds since the Unix epoch.
     TimeMs(u64),
+}
+
+/// Reads one of the four: in words of its own, because there is a choice to tell of.
+fn place<'de, D: Deserializer<'de>>(from: D) -> Result<Place, D::Error> {
+    let found = Value::deserialize(from)?;
+    let number = |value: &Value| {
+        let whole = value.as_f64().filter(|number| number.fract() == 0.0);
+        let whole = whole.filter(|number| (0.0..9e15).contains(number));
+        value.as_u64().or(whole.map(|number| number as u64))
+    };
+    let place = match &found {
+        Value::String(word) if word == "earliest" => Some(Place::Earliest),
+        Value::String(word) if word == "latest" => Some(Place::Latest),
+        Value::Object(fields) if fields.len() == 1 => {
+            fields
+                .iter()
+                .next()
+                .and_then(|(name, value)| match name.as_str() {
+                    "offset" => number(value).map(Place::Offset),
+                    "time_ms" => number(value).map(Place::TimeMs),
+                    _ => None,
+                })
+        }
+        _ => None,
+    };
+    place.ok_or_else(|| {
+        D::Error::custom(format!(
+            "{} is no place; expected one of \"earliest\", \"latest\", {{\"offset\":7}}, \
+             {{\"time_ms\":1700000000000}}",
+            shown(&found.to_string())
+        ))
+    })
 }
 
 impl Place {
@@ -319,6 +354,14 @@ pub async fn requests(
         return Err(Failure::bad(
             format!("request: it has up to {MOST_REQUEST} bytes"),
             "name one worker or partition of the group",
+        ));
+    }
+    // Lives are counted from 1: this one cannot be over, because it never was.
+    if matches!(wish.request.kind, Kind::Evict) && wish.request.incarnation == Some(0) {
+        let worker = wish.request.worker.unwrap_or_default();
+        return Err(Failure::conflict(
+            format!("request.incarnation: there is no life 0 of {worker:?} in the group"),
+            "GET /v1/groups/{group} has every worker's incarnation",
         ));
     }
     // All that can be wrong now is that something is missing.

@@ -156,6 +156,69 @@ async fn requests_are_done_when_they_are_answered() {
     assert!(refused.body.contains("cannot be a worker"), "{refused:?}");
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_cannot_be_is_named_with_what_could() {
+    let scene = Scene::new().await;
+    let refused = scene
+        .post("/v1/groups", &json!(["sarr", "ts", 8, null]))
+        .await;
+    assert_eq!(refused.status, 400, "{refused:?}");
+    assert!(
+        refused.body.contains("an object with named fields"),
+        "{refused:?}"
+    );
+    assert_eq!(scene.get("/v1/groups/sarr").await.status, 404);
+    scene.make_group(4).await;
+    scene.produce(4, 2).await;
+    let consumer = scene.consumer(Manner::Polite).await;
+    let held = consumer.holds(|held| held.len() == 4).await;
+    let (epoch, _) = held["3"];
+    let refused = consumer
+        .post("commits", &json!({"commits": [["3", epoch, 1]]}))
+        .await;
+    assert_eq!(refused.status, 400, "{refused:?}");
+    assert!(refused.body.contains("commits[0]: "), "{refused:?}");
+    assert!(
+        refused.body.contains("an object with named fields"),
+        "{refused:?}"
+    );
+    let unknown = json!({"commits": [{"partition": "3", "epoch": epoch, "ofset": 1}]});
+    let refused = consumer.post("commits", &unknown).await;
+    assert!(
+        refused.body.contains("there are: partition, epoch, offset"),
+        "{refused:?}"
+    );
+    let requests = "/v1/groups/g/requests";
+    for life in [0, 1_000_000] {
+        let evict = json!({"kind": "evict", "worker": consumer.worker, "incarnation": life});
+        let refused = scene.post(requests, &json!({"request": evict})).await;
+        assert_eq!(
+            (refused.status, refused.code().as_str()),
+            (409, "conflict"),
+            "{life}"
+        );
+    }
+    let list = json!({"request": ["drain", consumer.worker]});
+    assert_eq!(scene.post(requests, &list).await.status, 400);
+    for to in [
+        json!({"offset": 5, "time_ms": 1}),
+        json!({}),
+        json!(["offset", 5]),
+        json!("newest"),
+        json!({"offset": -1}),
+        json!({"offset": 1.5}),
+        json!(7),
+    ] {
+        let refused = scene
+            .post("/v1/groups/g/checkpoints", &json!({"to": to}))
+            .await;
+        assert_eq!(refused.status, 400, "{refused:?}");
+        for part in ["to: ", "time_ms", "earliest", "is no place"] {
+            assert!(refused.body.contains(part), "{part}: {refused:?}");
+        }
+    }
+}
+
 /// Whoever listens to nothing hears it from its next request, at any instance.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn who_is_evicted_can_tell() {
