@@ -26,8 +26,9 @@ use crate::failure::{ErrorBody, Failure, no_group};
 use crate::history::{self, Line, NEWEST};
 use crate::sse::{self, Manner};
 
-/// A comment comes this often while nothing happens.
-const BEAT: Duration = Duration::from_secs(15);
+/// A comment comes this often while nothing happens: the dashboard (`live.js`) takes a stream that says
+/// nothing for longer than twice that for one that is frozen.
+const BEAT: Duration = Duration::from_secs(3);
 /// So many workers join in a what-if.
 const MOST_JOIN: u64 = 1_000;
 /// So many groups are read at once.

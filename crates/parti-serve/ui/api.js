@@ -50,8 +50,9 @@ export class Api {
     return Date.now() + this.skew;
   }
 
-  get(path) {
-    return this.#json(path, {});
+  /** What is there; an answer that does not come within `patience` milliseconds never does. */
+  get(path, patience) {
+    return this.#json(path, patience ? { signal: AbortSignal.timeout(patience) } : {});
   }
 
   post(path, body) {

@@ -55,13 +55,14 @@ function showState(state) {
       element.title = "";
       break;
     case "connecting":
-      setText(element, state.tries === 0 ? "Connecting" : "Reconnecting");
+      setText(element, state.tries === 0 ? "Connecting" : "Not connected: trying");
       break;
     case "waiting": {
       element.title = visible(state.why);
       const tick = () => {
         const left = Math.max(0, Math.ceil((state.until - Date.now()) / 1000));
-        setText(element, left > 1 ? `Reconnecting in ${left} s` : "Reconnecting");
+        const again = left > 1 ? `again in ${left} s` : "trying";
+        setText(element, `Not connected: ${again}`);
       };
       tick();
       countdown = setInterval(tick, 500);

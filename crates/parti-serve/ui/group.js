@@ -16,7 +16,7 @@ import { HandoffWatch, Meter, Rebalances, Series, quantile } from "./history.js"
 import { Inspector } from "./inspector.js";
 import { Live } from "./live.js";
 import { PartitionMap } from "./map.js";
-import { GroupModel, totals } from "./model.js";
+import { GroupModel, stateOf, totals } from "./model.js";
 import { Handoffs, RebalanceList } from "./moves.js";
 import { Palette } from "./palette.js";
 import { PartitionTable } from "./partitions.js";
@@ -51,6 +51,7 @@ export class GroupPage {
   #series = { done: new Series(), come: new Series(), lag: new Series() };
   #sums = null;
   #shows = [];
+  #heard = 0; // when the server gave its last sign of life
 
   constructor(api, group, { onState, onTitle }) {
     this.#api = api;
@@ -64,6 +65,7 @@ export class GroupPage {
     this.#live = new Live((signal) => api.stream(groupPath(group, "/live"), signal), {
       event: (event, data) => this.#take(event, data),
       state: onState,
+      heard: () => (this.#heard = api.now()),
     });
     this.#timer = setInterval(() => this.#second(), SECOND);
   }
@@ -83,8 +85,11 @@ export class GroupPage {
   #build() {
     const { model, palette } = this;
     const wakes = (part) => () => this.#wake(part);
-    const showPartition = (id) => this.inspector.show("partition", id, this.#api.now());
-    const showWorker = (id) => this.inspector.show("worker", id, this.#api.now());
+    const show = (kind) => (id) => {
+      const now = this.#api.now();
+      this.inspector.show(kind, id, now, this.#judged(now));
+    };
+    const [showPartition, showWorker] = [show("partition"), show("worker")];
     const reset = (ids) => resetCheckpoints(ids, { model }, (path, body) => this.#post(path, body));
     const act = (action, subject, context) =>
       confirmAction(action, subject, context, (path, body) => this.#post(path, body));
@@ -167,9 +172,11 @@ export class GroupPage {
         this.#handoffsChanged = false;
       }),
       show("requests", 200, (now) => this.requests.render(now)),
-      show("inspector", 200, (now) => this.inspector.render(now)),
+      show("inspector", 200, (now) => this.inspector.render(now, this.#judged(now))),
       show("partitions", 300, (now) => this.partitions.render(now)),
-      show("workers", 500, (now) => this.workers.render(this.#sums.byOwner, this.#rates, now)),
+      show("workers", 500, (now) => {
+        this.workers.render(this.#sums.byOwner, this.#rates, now, this.#judged(now));
+      }),
       show("rebalances", 400, (now) => this.rebalanceList.render(now)),
       show("events", 400, (now) => this.events.render(now)),
       show("progress", 500, (now) => this.#paintProgress(now)),
@@ -251,6 +258,11 @@ export class GroupPage {
     this.#wake();
   }
 
+  /** By which time workers are judged: that nothing is heard of a server is no fault of theirs. */
+  #judged(now) {
+    return Math.min(now, this.#heard);
+  }
+
   /** Once a second: the plots get a point, and ages grow. */
   #second() {
     if (this.model.head === null) return;
@@ -301,10 +313,7 @@ export class GroupPage {
     this.#sums = sums;
     const { head, partitions, workers, unreadable } = this.model;
     const { plan } = head;
-    // Without a leader nobody writes down what goes on.
-    const seen = sums.moving > 0 ? "rebalancing" : "stable";
-    const unplanned = head.coordination === "leaderless" ? seen : "no plan";
-    const state = head.closed ? "closed" : (plan?.state ?? unplanned);
+    const state = stateOf(this.model, sums, this.#judged(now));
     setAttr(this.state, "class", `state ${state.replace(" ", "-")}`);
     setText(this.state, words(state));
     const facts = [words(head.coordination)];

@@ -34,7 +34,7 @@ export class Inspector {
     });
   }
 
-  show(kind, id, now) {
+  show(kind, id, now, judged) {
     if (this.#shown === null) this.#before = document.activeElement;
     this.#shown = { kind, id };
     this.element.hidden = false;
@@ -53,7 +53,7 @@ export class Inspector {
       this.actions.append(element);
       return [element, offered];
     });
-    this.render(now);
+    this.render(now, judged);
     this.title.focus({ preventScroll: true });
     this.element.scrollTop = 0;
     this.#hooks.chosen(kind, id);
@@ -68,12 +68,13 @@ export class Inspector {
     if (this.#before?.isConnected) this.#before.focus({ preventScroll: true });
   }
 
-  render(now) {
+  /** Brings it up to date; a worker is silent by the time `judged`. */
+  render(now, judged = now) {
     if (this.#shown === null) return;
     const { kind, id } = this.#shown;
     const subject = kind === "worker" ? this.#model.workers.get(id) : this.#model.partition(id);
     for (const [element, read] of this.#values) {
-      const value = subject ? read(subject, now) : "gone";
+      const value = subject ? read(subject, now, judged) : "gone";
       setText(element, value);
       element.parentElement.hidden = value === "";
     }
@@ -93,7 +94,7 @@ export class Inspector {
         .map(({ partition, owner }) => `${visible(partition)} held by ${visible(owner)}`)
         .join(", ");
     const rows = [
-      ["Health", (worker, now) => healthOf(worker, now).word],
+      ["Health", (worker, _, judged) => healthOf(worker, judged).word],
       ["Trouble", ({ degraded }) => visible(degraded ?? "")],
       ["Session", ({ status }) => words(status)],
       ["Leads", ({ leader }) => (leader ? "yes" : "no")],

@@ -4,8 +4,9 @@
 
 import { SseParser } from "./sse.js";
 
-/** The server says something at least every 15 seconds. */
-const SILENCE_MS = 40_000;
+/** The server says something at least every 3 seconds: what says nothing for so long is frozen, or
+ * out of reach. */
+const SILENCE_MS = 8000;
 const FIRST_PAUSE_MS = 500;
 const LONGEST_PAUSE_MS = 15_000;
 /** To read a message of this size, and to take it in, is a task each: the browser gets to paint. */
@@ -22,9 +23,13 @@ export function isFinal(error) {
   return [400, 401, 403, 404, 410].includes(error.status);
 }
 
+/** Nothing came, though there should have been something. */
+class Silence extends Error {}
+
 export class Live {
   #open;
   #on;
+  #silence;
   #abort = null;
   #timer = null;
   #tries = 0;
@@ -32,11 +37,13 @@ export class Live {
 
   /**
    * `open(signal)` gives a stream of bytes. `on.event(name, data)` is told of each event,
-   * `on.state` of `{ name: "connecting" | "live" | "waiting" | "refused", … }`.
+   * `on.state` of `{ name: "connecting" | "live" | "waiting" | "refused", … }`, `on.heard` of every
+   * sign of life.
    */
-  constructor(open, on) {
+  constructor(open, on, silence = SILENCE_MS) {
     this.#open = open;
     this.#on = on;
+    this.#silence = silence;
     this.#run();
   }
 
@@ -64,6 +71,7 @@ export class Live {
     } catch (thrown) {
       error = thrown;
       why = thrown.status ? thrown.message : "the server cannot be reached";
+      if (thrown instanceof Silence) why = "the server does not answer";
     }
     this.#abort = null;
     abort.abort();
@@ -80,17 +88,22 @@ export class Live {
 
   /** Reads until the end; gives the server's reason for it, if it told one. */
   async #follow(abort) {
-    const reader = (await this.#open(abort.signal)).getReader();
-    const [parser, decoder] = [new SseParser(), new TextDecoder()];
     let heard = Date.now();
-    const watch = setInterval(() => {
-      if (Date.now() - heard > SILENCE_MS) abort.abort();
-    }, 5000);
+    let watch;
+    // Also before the first word: a frozen server's kernel takes connections, and answers nothing.
+    const silent = new Promise((_, fail) => {
+      watch = setInterval(() => {
+        if (Date.now() - heard > this.#silence) fail(new Silence());
+      }, this.#silence / 8);
+    });
     try {
+      const reader = (await Promise.race([this.#open(abort.signal), silent])).getReader();
+      const [parser, decoder] = [new SseParser(), new TextDecoder()];
       for (;;) {
-        const { done, value } = await reader.read();
+        const { done, value } = await Promise.race([reader.read(), silent]);
         if (done || this.#closed) return null;
         heard = Date.now();
+        this.#on.heard?.();
         for (const { event, data } of parser.push(decoder.decode(value, { stream: true }))) {
           const told = JSON.parse(data);
           if (data.length > LARGE) await breath();

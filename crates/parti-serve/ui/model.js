@@ -217,6 +217,25 @@ export function healthOf(worker, nowMs) {
   return { word: STATES[worker.state] ?? `state ${worker.state}`, good: true };
 }
 
+/** How the group fares, in a word: what its leader wrote down, unless nobody is there to do it. */
+export function stateOf(model, sums, nowMs) {
+  const { head, workers } = model;
+  if (head.closed) return "closed";
+  const serves = (worker) => isThere(worker) && healthOf(worker, nowMs).word !== "silent";
+  if (![...workers.values()].some(serves)) return "nobody serves";
+  if (head.plan?.state) return head.plan.state;
+  // Without a leader nobody writes down what goes on.
+  if (head.coordination !== "leaderless") return "no plan";
+  return sums.moving > 0 ? "rebalancing" : "stable";
+}
+
+/** Where a partition ends, as far as it is known: the log is asked less often than progress comes,
+ * and whatever is done was there. */
+export function endOf({ end, next_offset: next }) {
+  if (typeof end !== "number") return end ?? null;
+  return Math.max(end, next ?? 0);
+}
+
 /** A worker renews its session every few seconds: after this long, somebody should look. */
 const SILENT_MS = 10_000;
 
@@ -256,6 +275,7 @@ export function arrange(partitions, { key, down, text, status }) {
   });
   const value = (index) => {
     const partition = partitions[index];
+    if (key === "end") return endOf(partition);
     return key === "status" ? STATUSES.indexOf(statusOf(partition)) : partition[key];
   };
   const compare = (a, b) => {

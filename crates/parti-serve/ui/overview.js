@@ -4,6 +4,8 @@ import { card, clear, h, name, setText } from "./dom.js";
 import { compact, count, visible, words } from "./format.js";
 
 const EVERY_MS = 2000;
+/** A server that does not answer for so long is frozen, or out of reach. */
+const SILENCE_MS = 8000;
 
 export class Overview {
   #api;
@@ -47,7 +49,7 @@ export class Overview {
   async #look() {
     this.#timer = null;
     try {
-      const { groups } = await this.#api.get("/v1/groups");
+      const { groups } = await this.#api.get("/v1/groups", SILENCE_MS);
       if (this.#closed) return;
       this.onState({ name: "live" });
       this.#show(groups);
@@ -57,7 +59,9 @@ export class Overview {
         this.onState({ name: "refused", error });
         return;
       }
-      const why = error.status ? error.message : "the server cannot be reached";
+      const silent = error.name === "TimeoutError";
+      const lost = silent ? "the server does not answer" : "the server cannot be reached";
+      const why = error.status ? error.message : lost;
       this.onState({ name: "waiting", why, until: Date.now() + EVERY_MS, tries: 1 });
     }
     this.#timer = setTimeout(() => this.#look(), EVERY_MS);

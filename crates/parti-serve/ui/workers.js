@@ -60,8 +60,9 @@ export class WorkerTable {
     this.#chosen = id;
   }
 
-  /** Brings the rows up to date. `sums` are the totals by owner, `rates` the offsets a second. */
-  render(sums, rates, now) {
+  /** Brings the rows up to date. `sums` are the totals by owner, `rates` the offsets a second,
+   * `judged` the time by which a worker is silent. */
+  render(sums, rates, now, judged) {
     const { workers } = this.#model;
     for (const [id, row] of this.#rows) {
       if (workers.has(id)) continue;
@@ -88,7 +89,7 @@ export class WorkerTable {
       if (row.element !== place) this.body.insertBefore(row.element, place);
       before = row.element;
       if (isNew || (at >= from && at < to) || at % turn === this.#turn) {
-        row.show(worker, sums.get(id), most, rates.get(id), now);
+        row.show(worker, sums.get(id), most, rates.get(id), now, judged);
         setAttr(row.element, "aria-selected", id === this.#chosen ? "true" : null);
       }
     }
@@ -124,8 +125,8 @@ class Row {
     );
   }
 
-  show(worker, sum, most, rate, now) {
-    const { word, good } = healthOf(worker, now);
+  show(worker, sum, most, rate, now, judged) {
+    const { word, good } = healthOf(worker, judged);
     setText(this.role, worker.leader ? "leader" : "");
     this.role.hidden = !worker.leader;
     setText(this.state, good ? word : `! ${word}`);

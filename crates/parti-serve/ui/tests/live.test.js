@@ -71,6 +71,31 @@ test("events are told, and the stream is opened again when it ends", async () =>
   assert.ok(names.includes("live"));
 });
 
+test("a server that falls silent, or takes a connection and says nothing, is not live", async () => {
+  const beats = new TextEncoder();
+  const frozen = () =>
+    new ReadableStream({ start: (controller) => controller.enqueue(beats.encode(GROUP)) });
+  const opens = [frozen, () => new Promise(() => {}), () => stream(GROUP)];
+  let heard = 0;
+  const told = await new Promise((done) => {
+    const told = [];
+    const on = {
+      event: () => {},
+      heard: () => (heard += 1),
+      state: ({ name, why }) => {
+        told.push(why ? `${name}: ${why}` : name);
+        if (told.filter((one) => one === "live").length < 2) return;
+        live.close();
+        done(told);
+      },
+    };
+    const live = new Live(async () => opens.shift()(), on, 40);
+  });
+  const silent = "waiting: the server does not answer";
+  assert.deepEqual(told, ["connecting", "live", silent, "connecting", silent, "connecting", "live"]);
+  assert.ok(heard >= 2);
+});
+
 test("a refusal ends it", async () => {
   const opens = [() => Promise.reject(new ApiError(404, { message: "no such group" }))];
   const told = await follow(opens, ([name]) => name === "refused");

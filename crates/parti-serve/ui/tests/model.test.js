@@ -6,8 +6,10 @@ import {
   EVENTS_KEPT,
   GroupModel,
   arrange,
+  endOf,
   healthOf,
   nextOwner,
+  stateOf,
   statusOf,
   totals,
 } from "../model.js";
@@ -145,6 +147,29 @@ test("a worker's health", () => {
   assert.equal(word({ degraded: "why" }), "degraded");
   assert.equal(word({ drained: true }), "drained");
   assert.equal(word({ state: 99 }), "state 99");
+});
+
+test("a group that nobody serves is not stable", () => {
+  const model = new GroupModel();
+  const state = (more, now = 2000) => {
+    model.replace(group(more));
+    return stateOf(model, totals(model), now);
+  };
+  const plan = { state: "stable" };
+  assert.equal(state({ plan }), "stable");
+  assert.equal(state({ plan, workers: [] }), "nobody serves");
+  assert.equal(state({ plan, workers: [worker("w", { status: "goodbye" })] }), "nobody serves");
+  assert.equal(state({ plan }, 60_000), "nobody serves", "all are silent");
+  assert.equal(state({ plan, workers: [], closed: true }), "closed");
+  assert.equal(state({ plan: null }), "no plan");
+  assert.equal(state({ plan: null, coordination: "leaderless" }), "stable");
+});
+
+test("a partition ends no sooner than it is done", () => {
+  assert.equal(endOf(partition("1", "w", { end: 7, next_offset: 9 })), 9);
+  assert.equal(endOf(partition("1", "w", { end: 12, next_offset: 9 })), 12);
+  assert.equal(endOf(partition("1", null, { end: 12, next_offset: null })), 12);
+  assert.equal(endOf(partition("1", "w", { end: null })), null, "the log was not asked");
 });
 
 test("the table's order and filters", () => {
