@@ -151,6 +151,12 @@ export function resetSummary(changes) {
   return parts.join("; ") || "nothing to change";
 }
 
+/** Whether a reset would change anything, by its dry run. One that nobody ever took is written. */
+export function changesSomething(changes) {
+  const place = (at) => (at === null || at === undefined ? null : offsetOf(at));
+  return changes.some(({ from, to }) => place(from) !== place(to));
+}
+
 /** The offset of a place; a place may be a number, or name its next offset. */
 export function offsetOf(place) {
   if (place === null || place === undefined) return 0;

@@ -3,8 +3,8 @@
 //
 //   what will happen ─▶ fields, reason ─▶ confirm ─▶ waiting for the effect ─▶ done, or why not
 
-import { offsetOf, resetSummary, resetTarget } from "./actions.js";
-import { button, clear, h, name, notify, setText } from "./dom.js";
+import { changesSomething, offsetOf, resetSummary, resetTarget } from "./actions.js";
+import { button, clear, h, name, notify, setAttr, setText } from "./dom.js";
 import { compareNames, count, duration, plural, visible } from "./format.js";
 import { isThere } from "./model.js";
 
@@ -32,8 +32,16 @@ function reasonField() {
   return { control, element: field("Reason", control) };
 }
 
+/** Whether an element is there to take the focus. */
+const canTake = (element) =>
+  element?.isConnected && !element.disabled && element.getClientRects().length > 0;
+
 /** A modal dialogue that removes itself when it is closed. */
 class Modal {
+  #opener = null;
+  #busy = false;
+  #pointless = false;
+
   constructor(title, { grave = false } = {}) {
     const heading = h("h2", { id: "dialog-title" }, title);
     this.body = h("div", { class: "dialog-body" });
@@ -43,7 +51,10 @@ class Modal {
     const foot = h("footer", {}, this.cancel, this.confirm);
     this.form = h("form", { novalidate: true }, heading, this.body, this.error, foot);
     this.dialog = h("dialog", { "aria-labelledby": "dialog-title" }, this.form);
-    this.dialog.addEventListener("close", () => this.dialog.remove());
+    this.dialog.addEventListener("close", () => {
+      this.dialog.remove();
+      this.#goBack();
+    });
     this.form.addEventListener("submit", (event) => {
       event.preventDefault();
       this.#submit();
@@ -51,8 +62,21 @@ class Modal {
   }
 
   open() {
+    this.#opener = document.activeElement;
     document.body.append(this.dialog);
     this.dialog.showModal();
+  }
+
+  /** To where it was opened, or next to that if it is not there any more. */
+  #goBack() {
+    const opener = this.#opener;
+    if (canTake(opener)) {
+      opener.focus({ preventScroll: true });
+      return;
+    }
+    const part = opener?.closest("aside, section");
+    const near = part?.querySelector("[tabindex='-1']") ?? document.getElementById("main");
+    near?.focus({ preventScroll: true });
   }
 
   close() {
@@ -69,19 +93,32 @@ class Modal {
     this.error.hidden = false;
   }
 
+  /** Whether to confirm would change nothing. */
+  set pointless(is) {
+    this.#pointless = is;
+    this.#show();
+  }
+
+  /** A button that is disabled loses the focus to the page behind: this one only says so. */
+  #show() {
+    this.form.classList.toggle("busy", this.#busy);
+    setAttr(this.confirm, "aria-disabled", this.#busy || this.#pointless ? "true" : null);
+  }
+
   async #submit() {
+    if (this.#busy || this.#pointless) return;
     this.error.hidden = true;
     if (!this.form.reportValidity()) return;
-    this.form.classList.add("busy");
-    this.confirm.disabled = true;
+    this.#busy = true;
+    this.#show();
     try {
       await this.onSubmit();
     } catch (error) {
       if (this.isOpen) this.fail(error);
       else notify(visible(error.message), "failed");
     }
-    this.form.classList.remove("busy");
-    this.confirm.disabled = false;
+    this.#busy = false;
+    this.#show();
   }
 }
 
@@ -189,6 +226,7 @@ export function resetCheckpoints(ids, context, send) {
   const target = () => resetTarget({ to: to.value, offset: offset.value, time: time.value });
   const fresh = () => {
     tried = null;
+    modal.pointless = false;
     offsetField.hidden = to.value !== "offset";
     timeField.hidden = to.value !== "time";
     clear(preview);
@@ -210,6 +248,7 @@ export function resetCheckpoints(ids, context, send) {
       if (dry) {
         clear(preview).append(...previewOf(changes));
         tried = body;
+        modal.pointless = !changesSomething(changes);
       } else {
         const done = changes.filter((change) => change.done).length;
         notify(`Reset: ${plural(done, "checkpoint")} of ${count(changes.length)} changed`);

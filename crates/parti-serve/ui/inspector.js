@@ -3,7 +3,7 @@
 import { PARTITION_ACTIONS, WORKER_ACTIONS } from "./actions.js";
 import { button, clear, h, name, setText, tag } from "./dom.js";
 import { age, clock, count, visible, words } from "./format.js";
-import { healthOf, nextOwner, statusOf } from "./model.js";
+import { endOf, healthOf, nextOwner, statusOf } from "./model.js";
 
 export class Inspector {
   #model;
@@ -78,7 +78,10 @@ export class Inspector {
       setText(element, value);
       element.parentElement.hidden = value === "";
     }
+    const focused = document.activeElement;
     for (const [element, offered] of this.#buttons) element.hidden = !subject || !offered(subject);
+    // What was done is not offered any more: whoever did it by keyboard stays here.
+    if (focused?.hidden && this.actions.contains(focused)) this.title.focus({ preventScroll: true });
   }
 
   #worker(id) {
@@ -136,7 +139,7 @@ export class Inspector {
         ({ begun }) => (begun ? `${count(begun.offset)}, ${begun.times} times` : ""),
       ],
       ["Oldest message", ({ first }) => count(first)],
-      ["End", ({ end }) => count(end)],
+      ["End", (partition) => count(endOf(partition))],
       ["Epoch", ({ epoch }) => count(epoch)],
       [
         "Taken",

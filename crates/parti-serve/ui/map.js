@@ -361,7 +361,9 @@ export class PartitionMap {
     context.textAlign = "left";
     context.font = "600 11px system-ui, sans-serif";
     if (owner === null) {
-      context.fillStyle = colours.bad;
+      // What an operator paused is not missing.
+      const missing = this.#model.partitions.some((one) => statusOf(one) === "unserved");
+      context.fillStyle = missing ? colours.bad : colours.muted;
       context.fillText(narrow ? "nobody" : `nobody · ${band.count}`, x, middle, label - 8);
       return;
     }

@@ -6,7 +6,7 @@
 import { button, card, clear, h, name, setAttr, setText, tag } from "./dom.js";
 import { age, count, visible } from "./format.js";
 import { rowsIn } from "./layout.js";
-import { STATUSES, arrange, nextOwner, statusOf } from "./model.js";
+import { STATUSES, arrange, endOf, nextOwner, statusOf } from "./model.js";
 
 const ROW = 30;
 /** The least height of the table, if it has rows enough. */
@@ -231,7 +231,7 @@ class Row {
     setAttr(status, "class", `status ${word}`);
     setText(lag, count(partition.lag));
     setText(next, count(partition.next_offset));
-    setText(end, count(partition.end));
+    setText(end, count(endOf(partition)));
     setText(epoch, count(partition.epoch));
     setText(checkpoint, partition.updated_ms ? age(partition.updated_ms, now) : "never");
   }

@@ -6,6 +6,7 @@ import {
   GROUP_ACTIONS,
   PARTITION_ACTIONS,
   WORKER_ACTIONS,
+  changesSomething,
   parseWeights,
   resetSummary,
   resetTarget,
@@ -86,6 +87,13 @@ test("what a dry run told", () => {
   assert.match(summary, /1 partition forward: messages are skipped/);
   assert.match(summary, /1 partition unchanged/);
   assert.equal(resetSummary([]), "nothing to change");
+});
+
+test("whether a reset would change something", () => {
+  assert.ok(!changesSomething([]));
+  assert.ok(!changesSomething([{ from: 4, to: 4 }, { from: { next_offset: 0 }, to: 0 }]));
+  assert.ok(changesSomething([{ from: 4, to: 4 }, { from: 4, to: 5 }]));
+  assert.ok(changesSomething([{ from: null, to: 0 }]), "nobody ever took it: it is written");
 });
 
 test("weights", () => {
