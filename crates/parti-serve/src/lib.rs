@@ -133,8 +133,10 @@ pub enum ServeError {
          127.0.0.1"
     )]
     Open(SocketAddr),
-    /// The address cannot be used, or not with these settings: they would let in others than was
-    /// meant, or nobody.
+    /// Settings would let in others than was meant, or nobody.
+    #[error("{0}")]
+    Setting(String),
+    /// The address cannot be used.
     #[error("cannot listen on {address}: {error}")]
     Address {
         /// Which.
@@ -192,10 +194,9 @@ impl Service {
             return Err(ServeError::Open(address));
         }
         let unusable = |error| ServeError::Address { address, error };
-        let wrong = |why: String| unusable(io::Error::new(io::ErrorKind::InvalidInput, why));
-        settings.access.check().map_err(wrong)?;
+        settings.access.check().map_err(ServeError::Setting)?;
         for host in &settings.hosts {
-            sane::check_host(host).map_err(wrong)?;
+            sane::check_host(host).map_err(ServeError::Setting)?;
         }
         let listener = listen::bind(address).map_err(unusable)?;
         let address = listener.local_addr().map_err(unusable)?;

@@ -85,6 +85,7 @@ pub async fn run(args: Args) -> Result<(), Failure> {
             ServeError::Open(_) | ServeError::Address { .. } => {
                 Failure::usage(format!("--listen: {error}"))
             }
+            ServeError::Setting(_) => Failure::usage(error),
             ServeError::NoSecrets(_) => Failure::failed(error),
         })?;
     eprintln!("serving {}", service.url());

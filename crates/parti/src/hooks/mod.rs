@@ -332,11 +332,12 @@ impl Caller {
     }
 
     async fn error(&self, failure: Failure) {
-        tracing::warn!(worker = ?self.worker, "{failure}");
+        let worker = self.worker.as_ref().map_or("-", WorkerId::as_str);
+        tracing::warn!(worker, "{failure}");
         for hooks in &self.hooks {
             // Telling the hook of its own failure would go round in a circle.
             if let Err(error) = unbounded(hooks.error(&failure)).await {
-                tracing::warn!(worker = ?self.worker, "hook error failed: {error}");
+                tracing::warn!(worker, "hook error failed: {error}");
             }
         }
     }
