@@ -37,6 +37,8 @@ pub fn start(level: Level) -> Result<(), Failure> {
         .with_target("parti", own);
     let lines = tracing_subscriber::fmt::layer()
         .with_writer(io::stderr)
+        // It would say on stderr that stderr cannot be written to, and panic.
+        .log_internal_errors(false)
         .with_target(false);
     let logging = tracing_subscriber::registry().with(lines).with(chosen);
     logging.try_init().map_err(Failure::failed)

@@ -7,10 +7,18 @@
 //!
 //! Data goes to stdout, everything else to stderr.
 
+#![deny(
+    clippy::print_stderr,
+    reason = "it panics if nobody reads it: use tell!"
+)]
+
 use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::{Parser, Subcommand};
+
+#[macro_use]
+mod tell;
 
 mod commands;
 mod exit;
@@ -87,7 +95,7 @@ fn main() -> ExitCode {
     let runtime = match tokio::runtime::Runtime::new() {
         Ok(runtime) => runtime,
         Err(error) => {
-            eprintln!("parti: no threads can be started: {error}");
+            tell!("parti: no threads can be started: {error}");
             return ExitCode::FAILURE;
         }
     };
@@ -118,7 +126,7 @@ fn main() -> ExitCode {
     match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
-            eprintln!("parti: {}", show::plain_lines(&failure.line));
+            tell!("parti: {}", show::plain_lines(&failure.line));
             ExitCode::from(failure.code)
         }
     }

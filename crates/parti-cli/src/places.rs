@@ -148,7 +148,7 @@ pub async fn checkpoints(store: &GroupStore) -> Result<Group, Failure> {
     let Some(waiting) = inspect::waiting(store).await? else {
         return Err(no_group(store).await?);
     };
-    eprintln!(
+    tell!(
         "group {} is not there yet: its first workers begin at these checkpoints",
         plain(store.group())
     );

@@ -330,14 +330,14 @@ pub fn partition(partition: &PartitionView) -> String {
 /// What is wrong with the group as a whole, for a table of only a part of it.
 pub fn warn_stranded(group: &Group) {
     if let Some(text) = stranded(group) {
-        eprintln!("{}", plain(&text));
+        tell!("{}", plain(&text));
     }
 }
 
 /// Records that cannot be read, as a warning.
 pub fn warn_unreadable(group: &Group) {
     for record in &group.unreadable {
-        eprintln!(
+        tell!(
             "{} cannot be read, and is left alone: {}",
             plain(&record.key),
             plain(&record.why)

@@ -64,6 +64,31 @@ fn nothing_counts_as_handled_while_nobody_reads() {
 }
 
 #[test]
+fn a_stop_releases_also_when_nobody_reads_stderr() {
+    let mut group = Group::new(2);
+    group.produce(100);
+    let mut command = group.consumer();
+    let command = command.args(["-o", "jsonl", "--metrics", "0"]);
+    let piped = command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut worker = piped.spawn().expect("runs");
+    drop(worker.stderr.take());
+    let stdout = BufReader::new(worker.stdout.take().expect("piped"));
+    let mut lines = stdout.lines().map_while(Result::ok);
+    let messages = lines.by_ref().filter(|line| line.contains("\"message\""));
+    assert_eq!(messages.take(100).count(), 100);
+    let pid = rustix::process::Pid::from_child(&worker);
+    rustix::process::kill_process(pid, Signal::TERM).expect("there");
+    let last = lines.last().expect("a last word");
+    assert!(last.contains("\"stopped\""), "{last}");
+    assert_eq!(worker.wait().expect("ended").code(), Some(0));
+    let status = group.status().expect("the group");
+    for partition in status["partitions"].as_array().expect("a list") {
+        assert_eq!(partition["lag"], 0, "{status}");
+        assert_eq!(partition["owner"], Value::Null, "{status}");
+    }
+}
+
+#[test]
 fn a_stop_during_the_start_says_goodbye() {
     let config = "expected_workers: 2\ncold_start_window: 10m\nsettle_time: 10m\n";
     let mut group = Group::on("sqlite:group.db", config, 1);

@@ -162,14 +162,14 @@ pub async fn run(args: Args) -> Result<(), Failure> {
         ended = worker.ended() => Some(ended),
         _ = endings.next() => None,
         why = fatal(&mut failure) => {
-            eprintln!("{why}; stopping");
+            tell!("{why}; stopping");
             None
         }
     };
     let ended = match asked {
         Some(ended) => ended,
         None => {
-            eprintln!("stopping; once more ends it at once");
+            tell!("stopping; once more ends it at once");
             tokio::select! {
                 stopped = worker.stop() => stopped,
                 _ = endings.next() => {
@@ -202,7 +202,7 @@ async fn endpoint(args: &Args) -> Result<Option<Endpoint>, Failure> {
     };
     let endpoint = Endpoint::open(address).await;
     let endpoint = endpoint.map_err(|error| Failure::usage(format!("--metrics: {error}")))?;
-    eprintln!("metrics: http://{}/metrics", endpoint.address());
+    tell!("metrics: http://{}/metrics", endpoint.address());
     Ok(Some(endpoint))
 }
 
@@ -248,7 +248,7 @@ fn settings(args: &Args) -> Result<Config, Failure> {
     }
     for hint in config.hints() {
         if hint.applies == parti::core::config::HintFor::Any {
-            eprintln!("hint: {} {} {}", hint.field, hint.value, hint.advice);
+            tell!("hint: {} {} {}", hint.field, hint.value, hint.advice);
         }
     }
     Ok(config)
@@ -393,18 +393,18 @@ impl Printer {
             self.event(event);
         }
         match report {
-            Report::Trouble(trouble) => eprintln!("{}: {trouble}", self.worker()),
+            Report::Trouble(trouble) => tell!("{}: {trouble}", self.worker()),
             Report::SessionLost => {
-                eprintln!("{}: the session is lost; seeking a new one", self.worker())
+                tell!("{}: the session is lost; seeking a new one", self.worker())
             }
             Report::Fenced { partition, epoch } => {
-                eprintln!("{}: fenced from {partition}, epoch {epoch}", self.worker());
+                tell!("{}: fenced from {partition}, epoch {epoch}", self.worker());
             }
             Report::DeadLettered {
                 partition,
                 offset,
                 attempts,
-            } => eprintln!(
+            } => tell!(
                 "{}: {partition}/{offset} went to the dead letters after {attempts} attempts",
                 self.worker()
             ),

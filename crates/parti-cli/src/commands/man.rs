@@ -24,6 +24,6 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     std::fs::create_dir_all(&args.folder).map_err(wrong)?;
     clap_mangen::generate_to(crate::Cli::command(), &args.folder).map_err(wrong)?;
     let pages = std::fs::read_dir(&args.folder).map_err(wrong)?.count();
-    eprintln!("{pages} pages in {}", args.folder.display());
+    tell!("{pages} pages in {}", args.folder.display());
     Ok(())
 }

@@ -73,7 +73,7 @@ pub async fn run(args: Args) -> Result<(), Failure> {
         }
         (None, None) => {
             if std::io::stdin().is_terminal() {
-                eprintln!("reading messages from the terminal, a line each; end with ctrl-D");
+                tell!("reading messages from the terminal, a line each; end with ctrl-D");
             }
             let stdin = BufReader::new(tokio::io::stdin());
             read_lines(&topic, stdin, args.key_field.as_deref()).await?

@@ -88,9 +88,9 @@ pub async fn run(args: Args) -> Result<(), Failure> {
             ServeError::Setting(_) => Failure::usage(error),
             ServeError::NoSecrets(_) => Failure::failed(error),
         })?;
-    eprintln!("serving {}", service.url());
+    tell!("serving {}", service.url());
     endings.next().await;
-    eprintln!("stopping; once more ends it at once");
+    tell!("stopping; once more ends it at once");
     tokio::select! {
         () = service.stop() => Ok(()),
         _ = endings.next() => {

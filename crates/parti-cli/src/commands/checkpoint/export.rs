@@ -53,6 +53,6 @@ pub async fn run(args: Args) -> Result<(), Failure> {
     }
     print(&text)?;
     let rows = count(rows.len(), "checkpoint");
-    eprintln!("{rows} of group {}", plain(&group.name));
+    tell!("{rows} of group {}", plain(&group.name));
     Ok(())
 }

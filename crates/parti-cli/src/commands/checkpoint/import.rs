@@ -122,14 +122,14 @@ fn read(file: &str) -> Result<String, Failure> {
 fn tell_left_out(found: &Found, subscription: &str) {
     if !found.others.is_empty() {
         let others: Vec<&str> = found.others.iter().map(String::as_str).collect();
-        eprintln!(
+        tell!(
             "only cursors of subscription {} are taken; there are others: {}",
             plain(subscription),
             plain(&others.join(", "))
         );
     }
     if found.ignored > 0 {
-        eprintln!("{} keys are no cursors, and are left out", found.ignored);
+        tell!("{} keys are no cursors, and are left out", found.ignored);
     }
 }
 

@@ -208,9 +208,9 @@ async fn carry_out(
         .filter(|change| change.verdict == Verdict::Change);
     let changed = count(changed.count(), "checkpoint");
     if manner.dry_run {
-        eprintln!("{changed} would change; nothing was written (--dry-run)");
+        tell!("{changed} would change; nothing was written (--dry-run)");
         if let Some(first) = served.first() {
-            eprintln!(
+            tell!(
                 "without --dry-run it is refused: partition {} is being served by {}{}; pause it or \
                  stop its worker, or give --force",
                 plain(first.partition.as_str()),
@@ -222,7 +222,7 @@ async fn carry_out(
             );
         }
     } else {
-        eprintln!("{changed} changed");
+        tell!("{changed} changed");
         tell_fenced(&changes);
         // A store that is gone is asked nothing more.
         if applied.trouble.is_none() {
@@ -317,7 +317,7 @@ impl Work<'_> {
             }
             by = signals.next() => by,
         };
-        eprintln!("stopping: what was paused is being resumed; once more ends this at once");
+        tell!("stopping: what was paused is being resumed; once more ends this at once");
         let _ = first.send(());
         tokio::select! {
             applied = applying => {
@@ -349,14 +349,12 @@ fn tell_waiting(changes: &[Change], patience: Patience) {
         true => format!("{silence:?} (--silence: sooner an idle owner would not notice)"),
         false => format!("{effect:?}"),
     };
-    eprintln!(
-        "{served} to be let go of by {owners}; whoever has not done so is fenced after {wait}"
-    );
+    tell!("{served} to be let go of by {owners}; whoever has not done so is fenced after {wait}");
 }
 
 /// What failed half way, and what may be left paused by it.
 fn unfinished(error: operate::Error, store: &GroupStore) -> Failure {
-    eprintln!("some checkpoints may have changed; the same command again does the rest");
+    tell!("some checkpoints may have changed; the same command again does the rest");
     match error {
         operate::Error::LeftPaused { cause, partitions } => {
             let remedy = resume(store, partitions.iter());
@@ -371,7 +369,7 @@ fn unfinished(error: operate::Error, store: &GroupStore) -> Failure {
 fn tell_fenced(changes: &[Change]) {
     for change in changes {
         if let (Some(owner), Verdict::Change) = (&change.served_by, &change.verdict) {
-            eprintln!(
+            tell!(
                 "partition {}: {} had not let go of it, and is fenced at its next commit, or when its \
                  lapsed lease comes back",
                 plain(change.partition.as_str()),
@@ -391,7 +389,7 @@ async fn tell_paused(store: &GroupStore, changes: &[Change]) {
     let done: BTreeSet<&PartitionId> = done.map(|change| &change.partition).collect();
     let views = group.partitions.iter();
     if let Some(text) = view::paused(views.filter(|view| done.contains(&view.id))) {
-        eprintln!("{text}");
+        tell!("{text}");
     }
 }
 

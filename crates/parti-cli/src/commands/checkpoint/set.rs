@@ -61,7 +61,7 @@ pub async fn run(args: Args) -> Result<(), Failure> {
             let ranges = source.ranges(std::slice::from_ref(&args.partition)).await?;
             super::fits(&args.partition, next, &ranges)?;
         }
-        None => eprintln!("without --source nobody can say whether the log has offset {next}"),
+        None => tell!("without --source nobody can say whether the log has offset {next}"),
     }
     let manner = Manner {
         rules: Rules {

@@ -26,16 +26,18 @@ pub fn run(args: &Args) -> Result<(), Failure> {
         match Config::from_yaml(&text) {
             Ok(config) => {
                 for hint in config.hints() {
-                    eprintln!(
+                    tell!(
                         "{file}: hint: {} {} {}",
-                        hint.field, hint.value, hint.advice
+                        hint.field,
+                        hint.value,
+                        hint.advice
                     );
                 }
-                eprintln!("{file}: good");
+                tell!("{file}: good");
             }
             Err(problems) => {
                 for problem in &problems {
-                    eprintln!("{file}: {problem}");
+                    tell!("{file}: {problem}");
                 }
                 wrong.push(format!("{file} has {}", count(problems.len(), "problem")));
             }

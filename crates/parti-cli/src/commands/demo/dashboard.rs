@@ -34,7 +34,7 @@ impl Dashboard {
             limits: Limits::default(),
         };
         let service = Service::start(settings).await.map_err(Failure::failed)?;
-        eprintln!("dashboard {}/#/groups/{}", service.url(), place.group);
+        tell!("dashboard {}/#/groups/{}", service.url(), place.group);
         Ok(Self { service, records })
     }
 

@@ -51,7 +51,7 @@ impl View {
     pub fn say(&self, text: &str) {
         let line = format!("{:6.1}s  {text}", self.began.elapsed().as_secs_f64());
         if self.bar.is_hidden() {
-            eprintln!("{line}");
+            tell!("{line}");
         } else {
             self.bar.println(line);
         }

@@ -33,19 +33,19 @@ pub async fn run(args: Args) -> Result<(), Failure> {
     let deleted = match operate::delete_group(&store, args.silence).await {
         Err(operate::Error::NoGroup(_)) => return Err(places::no_group(&store).await?),
         Err(error @ operate::Error::Store(_)) => {
-            eprintln!("the group may be half deleted, and then nobody can join it; again goes on");
+            tell!("the group may be half deleted, and then nobody can join it; again goes on");
             return Err(error.into());
         }
         other => other?,
     };
     if deleted.ended > 0 {
-        eprintln!(
+        tell!(
             "ended {} after {:?} of silence",
             count(deleted.ended, "session"),
             args.silence
         );
     }
-    eprintln!(
+    tell!(
         "group {} is deleted: {}, {}, {}",
         plain(&args.group.group),
         count(deleted.partitions, "checkpoint"),

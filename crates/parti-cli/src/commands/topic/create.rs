@@ -71,7 +71,7 @@ pub async fn run(args: Args) -> Result<(), Failure> {
                 ..StreamSettings::partitions(args.partitions)
             };
             let stream = JetStream::create(&url, &settings).await?;
-            eprintln!(
+            tell!(
                 "stream {} has {}, with the subjects {}",
                 plain(stream.stream()),
                 count(args.partitions, "partition"),
@@ -100,7 +100,7 @@ pub async fn run(args: Args) -> Result<(), Failure> {
             },
         )
         .await?;
-    eprintln!(
+    tell!(
         "topic {} has {}",
         plain(topic.name()),
         count(topic.partitions(), "partition")
