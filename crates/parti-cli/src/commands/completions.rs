@@ -11,7 +11,7 @@ use crate::lines::print;
 /// Example: parti completions bash > /etc/bash_completion.d/parti
 /// Example: parti completions zsh > "${fpath[1]}/_parti"
 #[derive(clap::Args)]
-#[command(after_help = CODES)]
+#[command(after_help = CODES, verbatim_doc_comment)]
 pub struct Args {
     /// The shell
     #[arg(value_enum)]

@@ -32,7 +32,7 @@ const BATCH: usize = 1_000;
 /// Example: parti produce --source log:data --topic load --partitions 12 --rate 500 --for 10s
 /// Example: parti produce --source jetstream://localhost:4222/ORDERS --key-field customer < orders.jsonl
 #[derive(clap::Args)]
-#[command(after_help = CODES)]
+#[command(after_help = CODES, verbatim_doc_comment)]
 pub struct Args {
     /// The log, such as log:FOLDER, or the stream, such as jetstream://HOST:PORT/STREAM
     #[arg(long, value_name = "URL")]

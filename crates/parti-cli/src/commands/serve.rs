@@ -32,7 +32,7 @@ const SHORTEST: usize = 16;
 /// Example: PARTI_TOKEN=… parti serve --store nats://localhost:4222 --listen 0.0.0.0:7070
 ///          --tls-cert tls.crt --tls-key tls.key
 #[derive(clap::Args)]
-#[command(after_help = CODES)]
+#[command(after_help = CODES, verbatim_doc_comment)]
 pub struct Args {
     /// Where records live: memory:, sqlite:FILE, nats://…, etcd://…, postgres://…
     #[arg(long, value_name = "URL")]

@@ -29,6 +29,7 @@ fn every_command_has_help_with_an_example() {
         "config schema",
         "doctor",
         "plan",
+        "serve",
         "completions",
         "man",
     ] {
@@ -41,6 +42,10 @@ fn every_command_has_help_with_an_example() {
             "{command}: {help}"
         );
         assert!(help.contains("Exit codes: 0"), "{command}: {help}");
+        let inside = help
+            .lines()
+            .any(|line| line.trim().find("Example:") > Some(0));
+        assert!(!inside, "each example has a line of its own: {help}");
     }
 }
 

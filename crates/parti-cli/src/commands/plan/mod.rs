@@ -26,7 +26,7 @@ use crate::show::show;
 /// Example: parti plan --workers 3 --partitions 100 --add 1
 /// Example: parti plan --store sqlite:data/group.db --group billing --remove worker-2 --weigh 7=5
 #[derive(clap::Args)]
-#[command(after_help = CODES)]
+#[command(after_help = CODES, verbatim_doc_comment)]
 pub struct Args {
     /// Where the group's records live: sqlite:FILE, nats://…, etcd://…, postgres://…
     #[arg(

@@ -24,7 +24,7 @@ use crate::show::plain;
 /// Example: parti topic create --source log:data --topic orders --partitions 12 --keep-for 168h
 /// Example: parti topic create --source jetstream://localhost:4222/ORDERS --partitions 12
 #[derive(clap::Args)]
-#[command(after_help = CODES)]
+#[command(after_help = CODES, verbatim_doc_comment)]
 pub struct Args {
     /// The log, such as log:FOLDER, or the stream, such as jetstream://HOST:PORT/STREAM
     #[arg(long, value_name = "URL")]

@@ -20,7 +20,7 @@ use crate::table::{Table, or_dash};
 /// Example: parti topic describe --source log:data --topic orders
 /// Example: parti topic describe --source jetstream://localhost:4222/ORDERS
 #[derive(clap::Args)]
-#[command(after_help = CODES)]
+#[command(after_help = CODES, verbatim_doc_comment)]
 pub struct Args {
     /// The log, such as log:FOLDER, or the stream, such as jetstream://HOST:PORT/STREAM
     #[arg(long, value_name = "URL")]
