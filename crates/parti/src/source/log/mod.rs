@@ -27,7 +27,7 @@ mod topic;
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::io::ErrorKind;
+use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -153,6 +153,7 @@ impl Log {
         };
         log.on_disk(|folder| match fs::metadata(folder) {
             Ok(found) if !found.is_dir() => Err("it is not a folder; name another".to_owned()),
+            Err(error) if error.kind() != ErrorKind::NotFound => Err(unreadable(&error)),
             _ => Ok(()),
         })
         .await?;
@@ -164,10 +165,7 @@ impl Log {
         let folder = self.folder.clone();
         match tokio::task::spawn_blocking(move || folder.try_exists()).await {
             Ok(Ok(found)) => Ok(found),
-            Ok(Err(error)) => Err(LogError::Rejected(format!(
-                "log:{}: {error}",
-                self.folder.display()
-            ))),
+            Ok(Err(error)) => Err(refused(&self.folder, &error)),
             Err(error) => Err(LogError::Unavailable(error.to_string())),
         }
     }
@@ -225,7 +223,7 @@ impl Log {
             )));
         }
         let file = self.file(name)?;
-        if !file.exists() {
+        if !is_file(&file)? {
             codec::check_readable("topic", name)
                 .map_err(|problem| LogError::Invalid(problem.to_string()))?;
         }
@@ -240,11 +238,15 @@ impl Log {
     /// A topic that is there.
     pub async fn topic(&self, name: &str) -> Result<Topic, LogError> {
         let file = self.file(name)?;
-        let missing = || LogError::NoSuchTopic {
-            topic: name.to_owned(),
-            known: self.names(),
+        let missing = || match self.names() {
+            Ok(known) => LogError::NoSuchTopic {
+                topic: name.to_owned(),
+                known,
+            },
+            // What cannot be looked at may hold it.
+            Err(error) => error,
         };
-        if !file.exists() {
+        if !is_file(&file)? {
             return Err(missing());
         }
         match Topic::open(file, name, None).await {
@@ -258,17 +260,38 @@ impl Log {
         let log = self.clone();
         tokio::task::spawn_blocking(move || log.names())
             .await
-            .map_err(|error| LogError::Unavailable(error.to_string()))
+            .map_err(|error| LogError::Unavailable(error.to_string()))?
     }
 
-    fn names(&self) -> Vec<String> {
-        let Ok(entries) = fs::read_dir(&self.folder) else {
-            return Vec::new();
+    fn names(&self) -> Result<Vec<String>, LogError> {
+        let entries = match fs::read_dir(&self.folder) {
+            Ok(entries) => entries,
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
+            Err(error) => return Err(refused(&self.folder, &error)),
         };
         let names: BTreeSet<String> = entries
             .filter_map(|entry| name_of(&entry.ok()?.path()))
             .collect();
-        names.into_iter().collect()
+        Ok(names.into_iter().collect())
+    }
+}
+
+/// Whether there is such a file; an error if that cannot be seen.
+fn is_file(path: &Path) -> Result<bool, LogError> {
+    path.try_exists().map_err(|error| refused(path, &error))
+}
+
+fn refused(path: &Path, error: &io::Error) -> LogError {
+    LogError::Rejected(format!("log:{}: {}", path.display(), unreadable(error)))
+}
+
+/// Why something cannot be looked at, and what to do.
+fn unreadable(error: &io::Error) -> String {
+    match error.kind() {
+        ErrorKind::PermissionDenied => {
+            format!("{error}; let this user read the folder and what is in it")
+        }
+        _ => error.to_string(),
     }
 }
 

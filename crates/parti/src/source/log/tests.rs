@@ -335,3 +335,26 @@ async fn retention_removes_the_oldest_first() {
     );
     assert_eq!(batch.records.len(), 11);
 }
+
+/// Like a folder that this user may not look into, but for root, too: a link to itself.
+#[cfg(unix)]
+#[tokio::test]
+async fn what_cannot_be_looked_at_is_not_taken_as_missing() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let log = log(folder.path()).await;
+    let file = folder.path().join("log/t.topic");
+    fs::create_dir(folder.path().join("log")).expect("made");
+    std::os::unix::fs::symlink(&file, &file).expect("linked");
+    let told = log.topic("t").await.expect_err("it cannot be read");
+    assert!(matches!(told, LogError::Rejected(_)), "{told:?}");
+    let path = file.display().to_string();
+    assert!(told.to_string().contains(&path), "{told}");
+    let hidden = folder.path().join("hidden");
+    std::os::unix::fs::symlink(&hidden, &hidden).expect("linked");
+    let told = Log::open(&hidden).await.expect_err("it cannot be read");
+    assert!(matches!(told, LogError::Rejected(_)), "{told:?}");
+    let path = format!("log:{}: ", hidden.display());
+    assert!(told.to_string().contains(&path), "{told}");
+    let denied = io::Error::from(ErrorKind::PermissionDenied);
+    assert!(unreadable(&denied).contains("let this user read"));
+}
