@@ -244,6 +244,26 @@ fn mistakes_get_one_clear_line_and_a_fitting_code() {
             Some("0\n7\n"),
             "has no partition \"7\"; its partitions are 0 to 2",
         ),
+        (
+            Some("0\n# again\n0\n"),
+            "list.txt: line 3: partition 0 is in line 1 already; list each partition once",
+        ),
+        (
+            Some("partitions: 3\n"),
+            "list.txt: line 1: partition: partitions: 3 is a setting",
+        ),
+        (
+            Some("{\"partitions\": 3}\n"),
+            "list.txt: line 1: partition: {\"partitions\": 3} is a setting",
+        ),
+        (
+            Some("- keys: ['0']\n  wieght: 2\n"),
+            "unknown field `wieght`",
+        ),
+        (
+            Some("# twice\n- keys: ['1']\n- keys: ['1']\n"),
+            "list.txt: partitions: 1 appears 2 times",
+        ),
     ] {
         if let Some(content) = content {
             std::fs::write(folder.join("list.txt"), content).expect("written");

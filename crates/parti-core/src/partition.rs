@@ -33,6 +33,7 @@ pub struct Partition {
 
 /// A partition as people write it.
 #[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 struct Given {
     keys: Vec<String>,
     #[serde(default)]

@@ -1,5 +1,6 @@
 //! Where the list of partitions comes from.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -7,6 +8,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use futures_util::stream::{self, BoxStream};
 use futures_util::{FutureExt, StreamExt};
+use parti_core::ids::PartitionId;
 pub use parti_core::partition::Partition;
 use parti_core::problem::{Problem, Problems};
 
@@ -59,18 +61,46 @@ impl PartitionSource for StaticPartitions {
 }
 
 /// Parses a list as people write it: a JSON or YAML array of `{keys: [...], weight: n}`, or plain
-/// lines with one id's keys each, separated by dots.
+/// lines with one id's keys each, separated by dots. Whatever is there twice is refused.
 fn parse(text: &str) -> Result<Vec<Partition>, HandlerError> {
-    let trimmed = text.trim_start();
-    if trimmed.starts_with('[') || trimmed.starts_with("- ") {
-        return Ok(parti_core::partition::from_yaml(text)?);
+    let lines = (1..).zip(text.lines().map(str::trim));
+    let named = lines.filter(|(_, line)| !line.is_empty() && !line.starts_with('#'));
+    let mut named = named.peekable();
+    if let Some((_, first)) = named.peek()
+        && (first.starts_with('[') || *first == "-" || first.starts_with("- "))
+    {
+        let partitions = parti_core::partition::from_yaml(text)?;
+        parti_core::partition::list(partitions.clone())?;
+        return Ok(partitions);
     }
-    let lines = text.lines().map(str::trim);
-    let named = lines.filter(|line| !line.is_empty() && !line.starts_with('#'));
-    let partitions: Result<Vec<Partition>, Problem> = named
-        .map(|line| Partition::new(line.split('.'), None))
-        .collect();
-    Ok(partitions?)
+    let mut partitions = Vec::new();
+    let mut lines: BTreeMap<PartitionId, usize> = BTreeMap::new();
+    for (number, line) in named {
+        let partition = of_line(line).map_err(|problem| format!("line {number}: {problem}"))?;
+        if let Some(first) = lines.insert(partition.id.clone(), number) {
+            return Err(format!(
+                "line {number}: partition {} is in line {first} already; list each partition once",
+                partition.id
+            )
+            .into());
+        }
+        partitions.push(partition);
+    }
+    Ok(partitions)
+}
+
+/// The partition of a plain line.
+fn of_line(line: &str) -> Result<Partition, Problem> {
+    if line.starts_with(['{', '[']) || line.ends_with(':') || line.contains(": ") {
+        return Err(Problem::new(
+            "partition",
+            line,
+            "is a setting, and no partition's keys",
+            "write one partition a line, such as tool001.chamber1, or a list: - keys: [tool001, \
+             chamber1]",
+        ));
+    }
+    Partition::new(line.split('.'), None)
 }
 
 /// A list in a file: JSON, YAML, or a line for each. Read anew at every listing.

@@ -1,6 +1,7 @@
 //! `parti consume`: a real worker.
 
 use std::collections::BTreeSet;
+use std::fmt::Display;
 use std::process::{ExitStatus, Stdio};
 use std::sync::Arc;
 
@@ -37,7 +38,7 @@ use crate::signals::Endings;
 /// Example: parti consume --store nats://localhost:4222 --source jetstream://localhost:4222/DC
 ///          --subject 'dc.{0}.{1}.completion' --partitions-file tools.yaml --group billing
 #[derive(clap::Args)]
-#[command(after_help = CODES)]
+#[command(after_help = CODES, verbatim_doc_comment)]
 pub struct Args {
     /// Where the group's records live: memory:, sqlite:FILE, nats://…, etcd://…, postgres://…
     #[arg(long, value_name = "URL")]
@@ -393,22 +394,27 @@ impl Printer {
             self.event(event);
         }
         match report {
-            Report::Trouble(trouble) => tell!("{}: {trouble}", self.worker()),
-            Report::SessionLost => {
-                tell!("{}: the session is lost; seeking a new one", self.worker())
-            }
+            Report::Trouble(trouble) => self.tell(trouble),
+            Report::SessionLost => self.tell(&"the session is lost; seeking a new one"),
             Report::Fenced { partition, epoch } => {
-                tell!("{}: fenced from {partition}, epoch {epoch}", self.worker());
+                self.tell(&format_args!("fenced from {partition}, epoch {epoch}"));
             }
             Report::DeadLettered {
                 partition,
                 offset,
                 attempts,
-            } => tell!(
-                "{}: {partition}/{offset} went to the dead letters after {attempts} attempts",
-                self.worker()
-            ),
+            } => self.tell(&format_args!(
+                "{partition}/{offset} went to the dead letters after {attempts} attempts"
+            )),
             _ => {}
+        }
+    }
+
+    /// Says what has happened to the worker; it has no name before it has claimed one.
+    fn tell(&self, what: &dyn Display) {
+        match self.worker() {
+            worker if worker.is_empty() => tell!("{what}"),
+            worker => tell!("{worker}: {what}"),
         }
     }
 

@@ -67,6 +67,12 @@ async fn bad_requests_are_refused_with_the_reason() {
     }
     refused(
         folder,
+        &[&["partition", "list", "--owner", "nope"], &BILLING],
+        2,
+        "\"nope\" is no worker of group billing: it has worker-0, worker-1, worker-2",
+    );
+    refused(
+        folder,
         &[&["group", "list", "--store", "nats://127.0.0.1:1"]],
         3,
         "cannot be reached",

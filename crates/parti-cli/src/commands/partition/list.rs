@@ -2,6 +2,7 @@
 
 use parti::inspect::PartitionView;
 
+use crate::commands::request;
 use crate::exit::{CODES, Failure};
 use crate::flags::{GroupFlags, OutputFlags, SourceFlags};
 use crate::places;
@@ -35,6 +36,13 @@ pub struct Args {
 /// Does it.
 pub async fn run(args: Args) -> Result<(), Failure> {
     let group = places::located(&args.group, &args.source).await?;
+    if let Some(owner) = &args.owner {
+        let owns = |own: &PartitionView| own.owner.as_ref().is_some_and(|id| id.as_str() == owner);
+        // A worker that is gone for long may still be named by what it had.
+        if !group.partitions.iter().any(owns) {
+            request::worker(&group, owner)?;
+        }
+    }
     view::warn_stranded(&group);
     view::warn_unreadable(&group);
     let shown = |partition: &&PartitionView| {
