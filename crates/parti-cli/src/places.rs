@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use parti::Config;
 use parti::inspect::{self, Group};
 use parti::source::JetStream;
 use parti::source::log::Log;
 use parti::source::place::{Located, Place};
 use parti::store::{self, GroupStore, Store};
+use parti::{Config, Fatal};
 
 use crate::exit::Failure;
 use crate::flags::{GroupFlags, LocatedFlags, LookFlags, SourceFlags};
@@ -160,10 +160,20 @@ pub async fn located(flags: &GroupFlags, source: &SourceFlags) -> Result<Group, 
     let store = records(flags).await?;
     let mut group = group(&store).await?;
     if let Some(source) = opened(source).await? {
+        if is_other(&group, source.identity().await?) {
+            // Its offsets say nothing about these checkpoints.
+            tell!("{}", Fatal::StreamReplaced);
+            return Ok(group);
+        }
         let bounds = source.bounds(&group.partition_ids()).await?;
         group.locate(&bounds);
     }
     Ok(group)
+}
+
+/// Whether a source is another one than the group began with.
+pub fn is_other(group: &Group, identity: u64) -> bool {
+    identity != 0 && group.stream.is_some_and(|known| known != identity)
 }
 
 /// The group that flags name, and how to show it.

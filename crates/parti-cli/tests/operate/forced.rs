@@ -202,3 +202,49 @@ fn ctrl_c_resumes_what_a_forced_change_has_paused() {
 fn ctrl_c_resumes_what_a_forced_change_has_paused_without_a_leader() {
     stopped(&leaderless(), Signal::TERM, 143);
 }
+
+/// What an owner has handled and not yet committed comes with its release.
+#[test]
+fn a_row_that_was_refused_half_way_says_so() {
+    let config = CONFIG.replace(
+        "checkpoint_flush_interval: 200ms",
+        "checkpoint_flush_interval: 1h",
+    );
+    let mut group = Group::on("sqlite:group.db", &config, 2);
+    group.produce(20);
+    group.consume();
+    group.drained();
+    let rows = "{\"partition\":\"0\",\"offset\":3}\n{\"partition\":\"1\",\"offset\":99}\n";
+    let import = [
+        "checkpoint",
+        "import",
+        "--store",
+        "sqlite:group.db",
+        "--group",
+        "g",
+    ];
+    let import = [&import[..], &["--force", "-"]].concat();
+    let partly = parti(group.folder(), &import, rows);
+    assert_eq!(partly.code, Some(4), "{}", partly.err);
+    assert!(
+        partly.err.contains("1 checkpoint changed\n"),
+        "{}",
+        partly.err
+    );
+    let back = "partition 0 would go back from 10 to 4";
+    assert!(partly.err.contains(back), "{}", partly.err);
+    let row = |id: &str| -> Vec<&str> {
+        let mut rows = partly
+            .out
+            .lines()
+            .map(|row| row.split_whitespace().collect());
+        rows.find(|row: &Vec<&str>| row[0] == id).expect("a row")
+    };
+    assert_eq!(
+        row("0")[1..5],
+        ["10", "10", "not", "changed"],
+        "{}",
+        partly.out
+    );
+    assert_eq!(row("1")[1..4], ["10", "100", "+90"], "{}", partly.out);
+}

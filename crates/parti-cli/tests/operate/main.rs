@@ -6,6 +6,7 @@ mod forced;
 mod imports;
 mod live;
 mod mistakes;
+mod other_source;
 mod requests;
 mod scene;
 mod shown;

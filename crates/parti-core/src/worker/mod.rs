@@ -427,7 +427,7 @@ pub enum Fatal {
     StoreReplaced,
     /// The stream is another one than before.
     #[error(
-        "the source is not the one that this group began with: it was recreated, or another topic or stream was named; name the group's own or use another group, else reset the checkpoints, then restart the workers"
+        "the source is not the one that this group began with: it was recreated, or another topic or stream was named; name the group's own or use another group; to go on with this one, stop all workers, set all checkpoints (`parti checkpoint reset --all --to earliest`, or latest), then start them again"
     )]
     StreamReplaced,
     /// The store lost writes that it had acknowledged.

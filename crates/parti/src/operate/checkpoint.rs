@@ -30,7 +30,9 @@ const TRIES: u32 = 8;
 #[derive(Clone, Debug)]
 pub struct Checkpoints {
     pub(super) store: GroupStore,
-    records: Records,
+    pub(super) records: Records,
+    /// The source that the group is to take over, if it began with another one.
+    pub(super) other: Option<u64>,
 }
 
 /// Where a partition is to go on.
@@ -44,6 +46,8 @@ pub struct Wanted {
     pub done_above: Vec<Offset>,
     /// The new epoch is higher than this one, and than the present one.
     pub above: Epoch,
+    /// A checkpoint that comes further between plan and change stays.
+    pub at_least: bool,
 }
 
 impl Wanted {
@@ -54,7 +58,37 @@ impl Wanted {
             next,
             done_above: Vec::new(),
             above: Epoch(0),
+            at_least: false,
         }
+    }
+
+    /// Go on at what was the end a moment ago. An owner that is asked to let go handles messages
+    /// until it has: they are not handled again. The end is asked for after the checkpoints were
+    /// read: one that is past it then is of a log that went back, and goes back with it.
+    pub fn latest(partition: PartitionId, end: Offset) -> Self {
+        Self {
+            at_least: true,
+            ..Self::at(partition, end)
+        }
+    }
+
+    /// Where reading goes on, and what is done from there on, if this becomes of what is found.
+    pub(super) fn from(&self, found: Option<&PartitionRecord>) -> (Offset, Vec<Offset>) {
+        let Some(found) = found.filter(|_| self.at_least) else {
+            return (self.next, self.done_above.clone());
+        };
+        if found.next_offset() >= self.next {
+            return (found.next_offset(), found.done_above.clone());
+        }
+        let mut next = self.next;
+        let mut above = Vec::new();
+        for done in found.done_above.iter().filter(|done| **done >= self.next) {
+            match *done == next {
+                true => next = next.next(),
+                false => above.push(*done),
+            }
+        }
+        (next, above)
     }
 }
 
@@ -150,6 +184,9 @@ pub struct Change {
     pub verdict: Verdict,
     #[serde(skip)]
     pub(super) wanted: Wanted,
+    /// What is done of what comes after it.
+    #[serde(skip)]
+    done_above: Vec<Offset>,
     #[serde(skip)]
     found: Option<Stored>,
 }
@@ -179,6 +216,7 @@ impl Checkpoints {
         Ok(Self {
             records: Records::read(store).await?,
             store: store.clone(),
+            other: None,
         })
     }
 
@@ -190,7 +228,16 @@ impl Checkpoints {
     /// What these wishes would change: one change for each partition, in order. Of several wishes
     /// for one partition the last counts.
     pub fn plan(&self, wanted: Vec<Wanted>, rules: Rules) -> Vec<Change> {
-        planned(&self.records, folded(wanted), rules, rules.fence())
+        let mut wanted = folded(wanted);
+        let places: BTreeMap<&PartitionId, Offset> = (self.records.checkpoints())
+            .map(|(id, _, record)| (id, record.next_offset()))
+            .collect();
+        for one in &mut wanted {
+            // What is past the end already is of a log that went back, or of another one.
+            let is_past = places.get(&one.partition).is_some_and(|at| *at > one.next);
+            one.at_least &= !is_past && self.other.is_none();
+        }
+        planned(&self.records, wanted, rules, rules.fence())
     }
 
     /// Carries out every change that may be done; tells what became of each. What others wrote
@@ -222,6 +269,20 @@ impl Checkpoints {
         stop: impl Future<Output = ()>,
     ) -> Result<Applied, Error> {
         reason.check()?;
+        if let Some(other) = self.other {
+            return self.take_over(changes, rules, reason, other, stop).await;
+        }
+        self.carry_out(changes, rules, reason, stop).await
+    }
+
+    /// The same, on the source that the group began with.
+    pub(super) async fn carry_out(
+        &self,
+        changes: Vec<Change>,
+        rules: Rules,
+        reason: &Reason,
+        stop: impl Future<Output = ()>,
+    ) -> Result<Applied, Error> {
         let may = |place: &usize| changes[*place].verdict == Verdict::Change;
         let places: Vec<usize> = (0..changes.len()).filter(may).collect();
         let mut applied = Applied {
@@ -443,7 +504,7 @@ impl Change {
                 None => self.after.next_offset,
             },
             offset: self.after.offset,
-            done_above: self.wanted.done_above.clone(),
+            done_above: self.done_above.clone(),
             begun: None,
             nonce: nonce()?,
             claimed_at: before.claimed_at,
@@ -483,23 +544,25 @@ impl Known {
         };
         let before = record.as_deref().map(Place::of);
         let epoch = before.map_or(Epoch(0), |before| before.epoch);
+        let (next, done_above) = wanted.from(record.as_deref());
         let after = Place {
             epoch: epoch.max(wanted.above).next(),
             // Nothing lies before offset 0.
-            offset: wanted.next.0.checked_sub(1).map(Offset),
-            next_offset: wanted.next,
+            offset: next.0.checked_sub(1).map(Offset),
+            next_offset: next,
         };
         let served_by = record.as_ref().and_then(|record| {
             let (owner, life) = record.owner.as_ref()?;
             let session = records.owner_session(owner, *life);
             (session != OwnerSession::Over).then(|| owner.clone())
         });
-        // An owner may be further than its record says: then only a new epoch makes it true.
-        let same = served_by.is_none()
-            && before.is_some_and(|before| before.next_offset == wanted.next)
+        // An owner may be further than its record says: then only a new epoch makes it true, unless
+        // further is as good.
+        let same = (served_by.is_none() || wanted.at_least)
+            && before.is_some_and(|before| before.next_offset == next)
             && wanted.above <= epoch
-            && record.is_some_and(|record| record.done_above == wanted.done_above);
-        let back = before.is_some_and(|before| wanted.next < before.next_offset);
+            && record.is_some_and(|record| record.done_above == done_above);
+        let back = before.is_some_and(|before| next < before.next_offset);
         let unreadable = match self.found.as_ref().map(|stored| &stored.record) {
             Some(Record::Unreadable(why)) => Some(why.to_string()),
             _ => None,
@@ -529,6 +592,7 @@ impl Known {
             served_by,
             verdict,
             wanted,
+            done_above,
             found: self.found,
         }
     }

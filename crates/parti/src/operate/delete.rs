@@ -65,10 +65,32 @@ pub struct Deleted {
     pub others: usize,
 }
 
+/// How far a deletion came, whether or not it failed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Reached {
+    /// Nothing of the group was touched, but for sessions that were silent.
+    #[default]
+    Nothing,
+    /// Nothing was deleted, and nobody knows whether it can be joined: the write that prevents that
+    /// got no answer.
+    Closing,
+    /// Nobody can join it, and some of it may be deleted.
+    Deleting,
+}
+
 /// Deletes a group with everything that it has in the store. A worker counts as gone if its session
 /// is over, or once it has been silent for `silence`, which should be longer than the group's
 /// `heartbeat_ttl`.
 pub async fn delete_group(store: &GroupStore, silence: Duration) -> Result<Deleted, Error> {
+    delete_group_noting(store, silence, &mut Reached::default()).await
+}
+
+/// The same; `reached` says how far it came when it fails.
+pub async fn delete_group_noting(
+    store: &GroupStore,
+    silence: Duration,
+    reached: &mut Reached,
+) -> Result<Deleted, Error> {
     let records = Records::read(store).await?;
     let others = others(store).await?;
     if records.is_empty() && others.is_empty() {
@@ -81,8 +103,20 @@ pub async fn delete_group(store: &GroupStore, silence: Duration) -> Result<Delet
             stored.key
         )));
     }
+    if records.is_closed() {
+        *reached = Reached::Deleting;
+    }
     let ended = end_silent(store, records.workers.clone(), silence).await?;
-    let closed = close(store, &records).await?;
+    let closed = match close(store, &records).await {
+        Ok(closed) => closed,
+        Err(error) => {
+            if matches!(error, Error::Store(store::Error::Unknown { .. })) {
+                *reached = Reached::Closing;
+            }
+            return Err(error);
+        }
+    };
+    *reached = Reached::Deleting;
     if let Some(worker) = alive(&store.list(Prefix::Workers).await?) {
         reopen(store, &records, closed).await?;
         return Err(came(&worker));
@@ -133,10 +167,10 @@ fn unreadable(stored: &Stored) -> bool {
 }
 
 /// Sessions as they were found, by worker.
-type Sessions = BTreeMap<WorkerId, (Revision, Arc<WorkerRecord>)>;
+pub(super) type Sessions = BTreeMap<WorkerId, (Revision, Arc<WorkerRecord>)>;
 
 /// The sessions that are not over.
-fn living(workers: &[Stored]) -> Sessions {
+pub(super) fn living(workers: &[Stored]) -> Sessions {
     let living = workers
         .iter()
         .filter_map(|stored| match (&stored.key, &stored.record) {
@@ -167,7 +201,7 @@ fn unfinished(worker: &WorkerId) -> Error {
 
 /// Waits until every session that is not over has been silent for long enough, and ends it. One
 /// that renews ends the waiting.
-async fn end_silent(
+pub(super) async fn end_silent(
     store: &GroupStore,
     workers: Vec<Stored>,
     silence: Duration,
@@ -277,11 +311,13 @@ async fn reopen(store: &GroupStore, records: &Records, closed: Revision) -> Resu
 }
 
 /// Writes once, as often as the store's trouble makes necessary; `None` if somebody else was there.
-async fn settled(store: &GroupStore, write: Write) -> Result<Option<Revision>, Error> {
+pub(super) async fn settled(store: &GroupStore, write: Write) -> Result<Option<Revision>, Error> {
     let mut tries = 0;
+    let mut is_open = false;
     loop {
         tries += 1;
         let outcome = store.write(std::slice::from_ref(&write)).await.pop();
+        is_open |= matches!(outcome, Some(WriteOutcome::Failed(StoreError::Unknown)));
         match outcome {
             Some(WriteOutcome::Done(revision)) => return Ok(Some(revision)),
             Some(WriteOutcome::Conflict(Some(found)))
@@ -290,11 +326,13 @@ async fn settled(store: &GroupStore, write: Write) -> Result<Option<Revision>, E
                 return Ok(Some(found.revision));
             }
             Some(WriteOutcome::Conflict(_)) => return Ok(None),
-            Some(WriteOutcome::Failed(StoreError::Rejected(why))) => {
+            Some(WriteOutcome::Failed(StoreError::Rejected(why))) if !is_open => {
                 return Err(store::Error::rejected(why).into());
             }
             Some(WriteOutcome::Failed(error)) if tries >= TRIES => {
-                return Err(of_core(&error).into());
+                // An earlier try may still have landed.
+                let fate = if is_open { StoreError::Unknown } else { error };
+                return Err(of_core(&fate).into());
             }
             Some(WriteOutcome::Failed(_)) | None => sleep(PAUSE).await,
         }

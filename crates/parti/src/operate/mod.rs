@@ -17,6 +17,7 @@ mod evidence;
 mod force;
 mod history;
 mod marks;
+mod other_source;
 mod pauses;
 mod request;
 #[cfg(test)]
@@ -30,7 +31,7 @@ use parti_core::io::StoreError;
 use crate::store;
 
 pub use checkpoint::{Applied, Change, Checkpoints, Place, Rules, Verdict, Wanted};
-pub use delete::{Deleted, delete_group};
+pub use delete::{Deleted, Reached, delete_group, delete_group_noting};
 pub use request::{CarriedOut, Patience, Reason, request};
 
 /// A line of the group's history names so many partitions.

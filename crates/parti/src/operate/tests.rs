@@ -1,5 +1,6 @@
 //! What an operator changes, from records written by hand.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use parti_core::ids::{Epoch, Incarnation, Offset};
@@ -8,6 +9,8 @@ use parti_core::record::{Record, Request, SessionStatus};
 
 use super::*;
 use crate::inspect::tests::{Desk, partition, worker};
+use crate::store::faulty::Faulty;
+use crate::store::{GroupStore, Memory};
 
 mod force;
 mod marks;
@@ -243,6 +246,28 @@ async fn a_silent_group_is_deleted_with_everything() {
     }
     let again = delete_group(&desk.store, SILENCE).await;
     assert_eq!(again, Err(Error::NoGroup("g".into())));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_deletion_that_fails_says_how_far_it_came() {
+    for (answered, expected) in [(true, Reached::Nothing), (false, Reached::Closing)] {
+        let line = Faulty::new(Arc::new(Memory::new()), 1);
+        let store = GroupStore::new(Arc::new(line.clone()), "g").expect("a name");
+        let desk = Desk { store };
+        desk.group().await;
+        desk.owned("0", None, Some(3)).await;
+        // A read fails, or no try of the first write gets an answer.
+        match answered {
+            true => line.fail_next(),
+            false => (0..5).for_each(|_| line.hold_next_write()),
+        }
+        let mut reached = Reached::default();
+        let failed = delete_group_noting(&desk.store, SILENCE, &mut reached).await;
+        assert!(matches!(failed, Err(Error::Store(_))), "{failed:?}");
+        assert_eq!(reached, expected);
+        let left = desk.store.list(Prefix::Partitions).await.expect("readable");
+        assert_eq!(left.len(), 1, "nothing was deleted");
+    }
 }
 
 #[tokio::test(start_paused = true)]

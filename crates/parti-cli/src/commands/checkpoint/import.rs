@@ -81,7 +81,7 @@ pub async fn run(args: Args) -> Result<(), Failure> {
         true => places::first_records(&args.group, args.change.dry_run).await?,
         false => places::records(&args.group).await?,
     };
-    let checkpoints = Checkpoints::read(&store).await?;
+    let mut checkpoints = Checkpoints::read(&store).await?;
     if !checkpoints.has_group() && !args.new_group {
         let none = places::no_group(&store).await?;
         return Err(Failure::usage(format!(
@@ -95,6 +95,7 @@ pub async fn run(args: Args) -> Result<(), Failure> {
         for one in &wanted {
             super::fits(&one.partition, one.next, &ranges)?;
         }
+        checkpoints = checkpoints.of_source(source.identity().await?);
     }
     let manner = Manner {
         rules: Rules {

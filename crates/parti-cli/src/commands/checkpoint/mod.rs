@@ -171,6 +171,7 @@ async fn carry_out(
     manner: Manner,
 ) -> Result<(), Failure> {
     let mut planned = checkpoints.plan(wanted.clone(), manner.rules);
+    let takes_over = checkpoints.takes_over(&planned)?;
     let is_served = |change: &&Change| change.verdict == Verdict::Served;
     let served: Vec<Change> = planned.iter().filter(is_served).cloned().collect();
     if manner.dry_run && !served.is_empty() {
@@ -209,6 +210,9 @@ async fn carry_out(
     let changed = count(changed.count(), "checkpoint");
     if manner.dry_run {
         tell!("{changed} would change; nothing was written (--dry-run)");
+        if takes_over {
+            tell!("the group began with another source, and would go on with this one");
+        }
         if let Some(first) = served.first() {
             tell!(
                 "without --dry-run it is refused: partition {} is being served by {}{}; pause it or \
@@ -257,7 +261,12 @@ async fn carry_out(
     let done = format!("{changed} changed");
     match refusal(store, &changes, &done, manner.rules).await? {
         Some(refusal) => Err(refusal),
-        None => Ok(()),
+        None => {
+            if takes_over && !manner.dry_run {
+                tell!("the group began with another source, and goes on with this one now");
+            }
+            Ok(())
+        }
     }
 }
 
@@ -449,24 +458,26 @@ fn changes_table(changes: &[Change]) -> String {
     ]);
     for change in changes {
         let before = change.before.map(|before| before.next_offset);
+        let is_set = matches!(change.verdict, Verdict::Change | Verdict::Same);
         let after = change.after.next_offset;
         let moved = match (before, &change.verdict) {
             (_, Verdict::Same) => "same".into(),
-            (_, Verdict::Served) => Cell::odd("not changed"),
+            _ if !is_set => Cell::odd("not changed"),
             (None, _) => "new".into(),
             (Some(before), _) if after < before => Cell::odd(format!("-{}", before.0 - after.0)),
             (Some(before), _) => format!("+{}", after.0 - before.0).into(),
         };
-        let epoch = match (&change.verdict, change.before) {
-            (Verdict::Same, Some(before)) => before.epoch,
-            _ => change.after.epoch,
+        // What is not changed stays where it is, whatever was wished.
+        let (after, epoch) = match change.verdict {
+            Verdict::Change => (Some(after), Some(change.after.epoch)),
+            _ => (before, change.before.map(|before| before.epoch)),
         };
         table.row([
             change.partition.to_string().into(),
             or_dash(before).into(),
-            after.into(),
+            or_dash(after).into(),
             moved,
-            epoch.into(),
+            or_dash(epoch).into(),
             or_dash(change.served_by.as_ref()).into(),
         ]);
     }

@@ -17,7 +17,11 @@ const ASK_AT_ONCE: usize = 16;
 ///
 /// A partition that is being served is refused, unless it is paused or --force is given: then its
 /// owner lets go of it, or is fenced, and it goes on at the new place under a higher epoch. If one
-/// partition is refused, none is changed.
+/// partition is refused, none is changed. What its owner still handles until then is not handled
+/// again if it goes on at the latest message.
+///
+/// If the topic or stream was made anew, or is another one, stop all workers and give --all: the
+/// group goes on with this one then.
 ///
 /// Example: parti checkpoint reset --store sqlite:data/group.db --source log:data --topic orders
 ///          --group billing --all --to 2026-01-31T12:00:00Z --dry-run
@@ -59,8 +63,10 @@ pub async fn run(args: Args) -> Result<(), Failure> {
     if let Some(stranger) = partitions.iter().find(stranger) {
         return Err(super::unknown(stranger, &group));
     }
-    let wanted = places_of(&source, &partitions, to).await?;
+    // Before the places: a checkpoint that is past the end is of a log that went back.
     let checkpoints = Checkpoints::read(&store).await?;
+    let checkpoints = checkpoints.of_source(source.identity().await?);
+    let wanted = places_of(&source, &partitions, to).await?;
     let manner = Manner {
         rules: Rules {
             force: args.change.force(),
@@ -90,7 +96,10 @@ async fn places_of(
                 _ => bounds.end,
             };
             super::fits(id, next, &ranges)?;
-            Ok(Wanted::at(id.clone(), next))
+            Ok(match to {
+                StartPosition::Latest => Wanted::latest(id.clone(), next),
+                _ => Wanted::at(id.clone(), next),
+            })
         });
         return wanted.collect();
     }

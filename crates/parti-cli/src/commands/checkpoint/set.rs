@@ -52,7 +52,7 @@ pub async fn run(args: Args) -> Result<(), Failure> {
         (None, done) => Offset(done.map_or(0, |done| done + 1)),
     };
     let store = places::records(&args.group).await?;
-    let checkpoints = Checkpoints::read(&store).await?;
+    let mut checkpoints = Checkpoints::read(&store).await?;
     if !checkpoints.has_group() {
         return Err(places::no_group(&store).await?);
     }
@@ -60,6 +60,7 @@ pub async fn run(args: Args) -> Result<(), Failure> {
         Some(source) => {
             let ranges = source.ranges(std::slice::from_ref(&args.partition)).await?;
             super::fits(&args.partition, next, &ranges)?;
+            checkpoints = checkpoints.of_source(source.identity().await?);
         }
         None => tell!("without --source nobody can say whether the log has offset {next}"),
     }

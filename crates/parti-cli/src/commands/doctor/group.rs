@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use parti::Config;
 use parti::core::text::few;
 use parti::inspect::{self, Group};
 use parti::source::place::Located;
 use parti::store::{GroupStore, Store};
+use parti::{Config, Fatal};
 
 use super::Findings;
 use crate::show::{age, count, now_ms, word};
@@ -119,11 +119,7 @@ fn sessions(group: &Group, config: &Config, findings: &mut Findings) {
 async fn bounds(group: &mut Group, source: &Located, findings: &mut Findings) {
     match (group.stream, source.identity().await.ok()) {
         (Some(known), Some(told)) if known != told => {
-            findings.fail(
-                "source",
-                "it is not the log that the group was made on: it was deleted and made anew, or is \
-                 another one; name the right one, or end the group (parti group delete)",
-            );
+            findings.fail("source", Fatal::StreamReplaced);
             return;
         }
         (Some(_), Some(_)) => findings.ok("source", "it is the log that the group was made on"),

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use parti::operate;
+use parti::operate::{self, Reached};
 
 use crate::exit::{CODES, Failure};
 use crate::flags::{self, GroupFlags};
@@ -30,10 +30,21 @@ pub struct Args {
 /// Does it.
 pub async fn run(args: Args) -> Result<(), Failure> {
     let store = places::records(&args.group).await?;
-    let deleted = match operate::delete_group(&store, args.silence).await {
+    let mut reached = Reached::default();
+    let deleted = operate::delete_group_noting(&store, args.silence, &mut reached).await;
+    let deleted = match deleted {
         Err(operate::Error::NoGroup(_)) => return Err(places::no_group(&store).await?),
         Err(error @ operate::Error::Store(_)) => {
-            tell!("the group may be half deleted, and then nobody can join it; again goes on");
+            match reached {
+                Reached::Nothing => tell!("nothing was deleted"),
+                Reached::Closing => tell!(
+                    "nothing was deleted, but it may be that nobody can join the group any more; \
+                     again goes on"
+                ),
+                Reached::Deleting => {
+                    tell!("the group may be half deleted, and nobody can join it; again goes on")
+                }
+            }
             return Err(error.into());
         }
         other => other?,

@@ -23,7 +23,8 @@ pub struct Args {
     #[arg(value_name = "ID")]
     worker: String,
     /// It stays away: its process ends with an error, for its supervisor to start a new one; a
-    /// consumer over HTTP is told not to register again. Otherwise it joins again
+    /// consumer over HTTP is told not to register again. Otherwise it joins again; so does one that
+    /// was frozen and could not be told: end that process itself
     #[arg(long)]
     for_good: bool,
     /// How long it must have been silent, in a group without a leader whose other workers are gone
