@@ -235,6 +235,71 @@ class Shapes(Browsing):
         wait(page, "document.querySelectorAll('#requests li').length === 0")
         self.assertIsNone(page.evaluate("window.hacked ?? null"))
 
+    def test_a_frozen_service_is_not_live_and_workers_are_not_blamed(self):
+        served = self.group()
+        page = self.open(f"{served.url}/#/groups/g")
+        worker = "[...document.querySelectorAll('#workers tbody tr')]" \
+                 ".find((row) => row.textContent.includes('worker-7'))"
+        wait(page, f"Boolean({worker})")
+        self.assertNotIn("silent", page.evaluate(f"{worker}.cells[1].textContent"))
+        served.process.signal(signal.SIGSTOP)
+        self.addCleanup(served.process.signal, signal.SIGCONT)
+        wait(page, "document.getElementById('live').textContent.startsWith('Not connected')")
+        # By its age alone it would be silent by now.
+        wait(page, f"parseFloat({worker}.cells[2].textContent) >= 12")
+        self.assertNotIn("silent", page.evaluate(f"{worker}.cells[1].textContent"))
+        served.process.signal(signal.SIGCONT)
+        wait(page, "document.getElementById('live').textContent === 'Live'")
+        # Now that the service says so itself, it is.
+        wait(page, f"{worker}.cells[1].textContent.includes('silent')")
+
+    def test_a_group_without_workers_is_served_by_nobody(self):
+        served = self.serve()
+        served.make_group("empty", "t", 4)
+        page = self.open(f"{served.url}/#/groups/empty")
+        wait(page, "document.querySelector('.group-head .state').textContent === 'nobody serves'")
+
+    def test_the_focus_stays_where_the_hands_are(self):
+        served = self.serve()
+        served.make_group("g", "t", 1)
+        status, _ = served.call("POST", "/v1/topics/t/messages",
+                                {"messages": [{"payload": str(n)} for n in range(5)]})
+        self.assertEqual(status, 200)
+        now = int(time.time() * 1000)
+        served.write({"partitions/g/0": {
+            "v": 1, "epoch": 3, "owner": None, "incarnation": None, "start": 0, "offset": 1,
+            "next_offset": 2, "begun": None, "nonce": "0000000000000001", "claimed_at": now,
+            "updated_at": now,
+        }})
+        page = self.open(f"{served.url}/#/groups/g")
+        page.locator("#partitions tbody tr[data-at]").first.click()
+        reset = page.locator("aside.inspector").get_by_role("button", name="Reset checkpoint…")
+        reset.press("Enter")
+        page.get_by_label("Go on at").select_option("offset")
+        page.get_by_label("Next offset").fill("all")
+        page.get_by_label("Reason").fill("a test")
+        confirm = page.locator("dialog button[type=submit]")
+        inside = "document.querySelector('dialog').contains(document.activeElement)"
+        # Refused: that is no offset.
+        confirm.press("Enter")
+        page.wait_for_selector("dialog .error:not([hidden])")
+        self.assertTrue(page.evaluate(inside), "the focus stays in the dialogue")
+        # A dry run that would change nothing leaves nothing to confirm.
+        page.get_by_label("Next offset").fill("2")
+        confirm.press("Enter")
+        wait(page, "document.querySelector('dialog button[type=submit]')"
+                   ".getAttribute('aria-disabled') === 'true' && "
+                   "document.querySelector('dialog .preview').textContent.includes('unchanged')")
+        self.assertTrue(page.evaluate(inside), "the focus stays in the dialogue")
+        page.get_by_label("Next offset").fill("4")
+        confirm.press("Enter")
+        wait(page, "document.querySelector('dialog button[type=submit]').textContent"
+                   ".startsWith('Reset')")
+        self.assertTrue(page.evaluate(inside), "the focus stays in the dialogue")
+        confirm.press("Enter")
+        page.wait_for_selector("dialog", state="detached")
+        self.assertEqual(page.evaluate("document.activeElement.textContent"), "Reset checkpoint…")
+
     def test_every_width_light_and_dark(self):
         served = self.group()
         backgrounds = {}
