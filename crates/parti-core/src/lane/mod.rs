@@ -15,6 +15,7 @@
 pub(crate) mod map;
 pub mod note;
 pub(crate) mod outbox;
+mod resolve;
 pub(crate) mod serving;
 pub(crate) mod suspicion;
 #[cfg(test)]
@@ -25,8 +26,7 @@ use std::time::Duration;
 
 pub use note::{LaneAction, LaneNote, Opening, Progress};
 
-use crate::config::{Config, StartPosition};
-use crate::feed::backoff::Backoff;
+use crate::config::Config;
 use crate::feed::external::ExternalFeed;
 use crate::feed::limits::Limits;
 use crate::feed::log::LogFeed;
@@ -34,11 +34,11 @@ use crate::feed::workqueue::WorkQueue;
 use crate::feed::{Context, Feed, FeedNumbers};
 use crate::ids::{Epoch, Offset, PartitionId};
 use crate::io::{
-    Ask, CommitRefused, Job, Ran, Retention, Run, SourceError, SourceEvent, SourceKind,
-    SourceRequest, Then,
+    Ask, CommitRefused, Job, Ran, Retention, Run, SourceEvent, SourceKind, SourceRequest, Then,
 };
 use crate::lane::map::{Lane, LaneMap, Phase};
 use crate::lane::outbox::Outbox;
+use crate::lane::resolve::Resolve;
 use crate::lane::serving::{Outcome, Rules, Serving, Step};
 use crate::rng::Rng;
 use crate::time::Time;
@@ -46,15 +46,6 @@ use crate::worker::Trouble;
 
 /// No message of a run begins later than this after its first: other lanes wait for the slot.
 const RUN_TIME: Duration = Duration::from_millis(2);
-
-/// A start position that is being resolved.
-#[derive(Debug)]
-struct Resolve {
-    start: StartPosition,
-    ask: Option<Ask>,
-    not_before: Time,
-    backoff: Backoff,
-}
 
 /// All lanes of a worker, with their feed.
 #[derive(Debug)]
@@ -207,19 +198,6 @@ impl Lanes {
     /// Whether a prepared partition could be served at once.
     pub fn ready(&self, partition: &PartitionId) -> bool {
         self.feed.ready(partition)
-    }
-
-    /// Turns a start position into an offset; tries until [`LaneNote::Resolved`] or a detach.
-    pub fn resolve(&mut self, now: Time, partition: &PartitionId, start: StartPosition) {
-        self.at(now);
-        let backoff = Backoff::new(self.retry.0, self.retry.1);
-        let resolve = Resolve {
-            start,
-            ask: None,
-            not_before: now,
-            backoff,
-        };
-        self.resolves.insert(partition.clone(), resolve);
     }
 
     /// Starts serving a partition that was taken, exactly at `opening.next`. Attaches it if need be.
@@ -427,13 +405,9 @@ impl Lanes {
             return self.now;
         }
         let timer = self.timers.first().map_or(Time::NEVER, |(at, _)| *at);
-        let resolves = self
-            .resolves
-            .values()
-            .filter(|r| r.ask.is_none())
-            .map(|r| r.not_before);
-        let resolve = resolves.min().unwrap_or(Time::NEVER);
-        timer.min(resolve).min(self.feed.next_deadline(self.now))
+        timer
+            .min(self.resolve_deadline())
+            .min(self.feed.next_deadline(self.now))
     }
 
     /// What is wrong with the source's side of this worker, if anything is.
@@ -669,38 +643,5 @@ impl Lanes {
         }
         self.conclude(&partition, outcome);
         self.may_go_on(&partition);
-    }
-
-    fn send_resolves(&mut self) {
-        for (partition, resolve) in &mut self.resolves {
-            if resolve.ask.is_none() && resolve.not_before <= self.now {
-                let ask = self.out.ask();
-                resolve.ask = Some(ask);
-                let (partition, start) = (partition.clone(), resolve.start);
-                self.out.source(SourceRequest::Resolve {
-                    ask,
-                    partition,
-                    start,
-                });
-            }
-        }
-    }
-
-    fn resolved(&mut self, ask: Ask, result: Result<Offset, SourceError>) {
-        let asked = self.resolves.iter_mut().find(|(_, r)| r.ask == Some(ask));
-        let Some((partition, resolve)) = asked else {
-            return;
-        };
-        let partition = partition.clone();
-        match result {
-            Ok(next) => {
-                self.resolves.remove(&partition);
-                self.out.note(LaneNote::Resolved { partition, next });
-            }
-            Err(_) => {
-                resolve.ask = None;
-                resolve.not_before = self.now + resolve.backoff.next(&mut self.rng);
-            }
-        }
     }
 }

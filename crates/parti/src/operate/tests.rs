@@ -13,6 +13,7 @@ use crate::store::faulty::Faulty;
 use crate::store::{GroupStore, Memory};
 
 mod force;
+mod latest;
 mod marks;
 
 const SILENCE: Duration = Duration::from_secs(10);

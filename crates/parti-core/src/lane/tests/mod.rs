@@ -12,10 +12,9 @@ mod work_queue;
 use std::time::Duration;
 
 use super::*;
-use crate::config::Ordering;
-use crate::io::{Body, Bounds, ConsumerState, HandlerResult, Message, ReadBatch};
+use crate::config::{Ordering, StartPosition};
+use crate::io::{Body, Bounds, ConsumerState, HandlerResult, Message, ReadBatch, SourceError};
 use crate::record::Begun;
-use crate::worker::Trouble;
 
 const A: &str = "a";
 const B: &str = "b";
