@@ -321,7 +321,8 @@ pub async fn billing(url: &str) {
         .collect();
     let own = ["0", "1"].map(PartitionId::new).to_vec();
     desk.put(vec![
-        group_record(1),
+        // Of any source: tests make their own.
+        group_record(0),
         leader("worker-0", lives[0]),
         plan(2, 4, 1),
         assignment("worker-0", lives[0], own, &[]),

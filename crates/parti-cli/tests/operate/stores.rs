@@ -206,8 +206,9 @@ fn a_stream_has_ends_and_places() {
     let told = parti(folder, &doctor, "");
     assert_eq!(told.code, Some(1), "{}", told.out);
     assert!(
-        told.out
-            .contains("fail  source          it is not the log that the group was made on"),
+        told.out.contains(
+            "fail  checkpoints     partition 0 would go on at 42, and the log ends at 41"
+        ),
         "{}",
         told.out
     );
