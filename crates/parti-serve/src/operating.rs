@@ -163,6 +163,9 @@ pub async fn checkpoints(
             "start it with --source",
         ));
     };
+    // Before the places: a checkpoint that is past the end is of a log that went back.
+    let checkpoints = Checkpoints::read(&records).await?;
+    let checkpoints = checkpoints.of_source(source.identity().await?);
     let wanted = wanted(&source, &ids, reset.to).await?;
     let rules = Rules {
         // Both the wait for owners and the one for the end of pauses, before the request's own
@@ -171,8 +174,8 @@ pub async fn checkpoints(
         back: true,
         unknown: false,
     };
-    let checkpoints = Checkpoints::read(&records).await?;
     let mut changes = checkpoints.plan(wanted, rules);
+    checkpoints.takes_over(&changes)?;
     let mut left_paused = Vec::new();
     let refused = |change: &Change| !matches!(change.verdict, Verdict::Change | Verdict::Same);
     let go = !reset.dry_run && !changes.iter().any(refused);
@@ -271,7 +274,10 @@ async fn wanted(source: &Located, ids: &[PartitionId], to: Place) -> Result<Vec<
                 format!("give from {} to {}", bounds.first, bounds.end),
             ));
         }
-        wanted.push(Wanted::at(id.clone(), next));
+        wanted.push(match to {
+            Place::Latest => Wanted::latest(id.clone(), next),
+            _ => Wanted::at(id.clone(), next),
+        });
     }
     Ok(wanted)
 }
