@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use parti::core::record::Request;
 use parti::inspect::{Bounds, Group, PartitionView, Sight, WorkerView};
 use parti::operate::{self, CarriedOut};
-use parti::{PartitionId, WorkerId};
+use parti::{Offset, PartitionId, WorkerId};
 
 use super::ask::{Asked, Asking};
 use super::events::{self, Told};
@@ -162,6 +162,8 @@ pub struct App {
     /// How many cells a row of the map has, and how many rows there are. The screen tells.
     pub map_size: (usize, usize),
     bounds: BTreeMap<PartitionId, Bounds>,
+    /// Checkpoints as of the last look at the source, and of the one before.
+    stood: BTreeMap<PartitionId, (Option<Offset>, Option<Offset>)>,
 }
 
 impl App {
@@ -194,6 +196,7 @@ impl App {
             said: None,
             map_size: (1, 1),
             bounds: BTreeMap::new(),
+            stood: BTreeMap::new(),
         };
         app.see();
         app
@@ -255,17 +258,35 @@ impl App {
                 if let Some(total) = total {
                     self.rates.look(self.now_ms, total);
                 }
+                for id in found.keys() {
+                    let next = self.group.partition(id).and_then(|one| one.next_offset);
+                    let since = self.stood.entry(id.clone()).or_default();
+                    *since = (next, since.0);
+                }
                 self.bounds.extend(found);
-                self.group.locate(&self.bounds);
+                self.locate();
                 self.arrange();
             }
             Err(why) => self.source_trouble = Some(why),
         }
     }
 
+    /// Says where partitions begin and end. The source is asked now and then: where a checkpoint has
+    /// moved on since, the end has, too. Past the end is only what was there before it was asked for.
+    fn locate(&mut self) {
+        self.group.locate(&self.bounds);
+        for partition in &mut self.group.partitions {
+            let stood = self.stood.get(&partition.id);
+            if stood.is_none_or(|(_, before)| *before != partition.next_offset) {
+                let next = partition.next_offset.unwrap_or_default();
+                partition.end = partition.end.map(|end| end.max(next));
+            }
+        }
+    }
+
     /// Makes everything anew that follows from the group's records.
     fn see(&mut self) {
-        self.group.locate(&self.bounds);
+        self.locate();
         if self.offsets == Some(Offsets::Own) {
             let partitions = &self.group.partitions;
             self.rates.checkpoints(self.now_ms, partitions);

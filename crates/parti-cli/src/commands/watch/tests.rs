@@ -421,6 +421,42 @@ fn a_group_that_is_drained_out_says_so_in_its_first_line() {
 }
 
 #[test]
+fn past_its_end_is_only_a_checkpoint_that_was_there_before_the_end_was_asked_for() {
+    let ahead = |next| {
+        let mut group = group(2, 4);
+        for partition in &mut group.partitions {
+            partition.next_offset = Some(Offset(next));
+        }
+        Input::Sight(Sight::Group(Box::new(group)))
+    };
+    let ends_at = |app: &mut App, end: u64| {
+        let end = Offset(end);
+        let bounds = Bounds {
+            first: Offset(0),
+            end,
+            head: end,
+        };
+        let all = app.group.partitions.iter();
+        let all = all.map(|own| (own.id.clone(), bounds)).collect();
+        app.update(NOW, Input::Look(Ok(all)));
+    };
+    let note = |app: &App| crate::view::partition_note(&app.group.partitions[0]);
+    let mut app = app(group(2, 4), Some(Offsets::Own));
+    for (at, next) in [(0, 90), (2_000, 110), (4_000, 130)] {
+        ends_at(&mut app, next - 10);
+        app.update(NOW + at + 1_000, ahead(next));
+        assert!(!note(&app).contains("past its last"), "{}", note(&app));
+    }
+    ends_at(&mut app, 120);
+    ends_at(&mut app, 120);
+    assert!(
+        note(&app).contains("past its last message"),
+        "{}",
+        note(&app)
+    );
+}
+
+#[test]
 fn rates_follow_from_checkpoints_and_heads() {
     let mut app = app(group(2, 4), Some(Offsets::Own));
     look(&mut app, NOW, |_| 50);
