@@ -205,7 +205,8 @@ fn postgres_lives_dies_and_comes_back() {
     server.pause();
     let states = states(server.id().unwrap());
     assert!(states.len() > 1, "it has children, one for our session");
-    assert!(states.chars().all(|state| state == 'T'), "{states}");
+    // One that had just ended, and that its frozen parent cannot clear away, does not run either.
+    assert!(states.chars().all(|state| "TZ".contains(state)), "{states}");
     client.ask("SELECT 'y'");
     server.resume();
     assert_eq!(client.answer().unwrap(), "y");
