@@ -43,14 +43,29 @@ enum Flow {
     Idle,
     /// Taking the subject from a dead worker's durable.
     Evicting { worker: WorkerId, ask: Option<Ask> },
-    /// Making sure that the log did not go back below the cursor.
-    Checking { ask: Option<Ask>, low: u32 },
+    /// Making sure that the log did not go back below the cursor. `again`: it was on its way in, or
+    /// there, before.
+    Checking {
+        ask: Option<Ask>,
+        low: u32,
+        again: bool,
+    },
     /// Wanted; waits for a sequence of its own.
     Joining,
     /// Deliveries go to the lane.
     Flowing,
     /// Closed; the subject is on its way out.
     Leaving,
+}
+
+impl Flow {
+    fn check(again: bool) -> Self {
+        Flow::Checking {
+            ask: None,
+            low: 0,
+            again,
+        }
+    }
 }
 
 /// Where the sequence is.
@@ -100,8 +115,6 @@ pub(crate) struct WorkQueue {
     min_interval: Duration,
     /// Whether the queue is empty, as far as that can be known.
     silence: Silence,
-    /// Lanes that were flowing are checked anew.
-    rechecks: bool,
     rng: Rng,
 }
 
@@ -122,7 +135,6 @@ impl WorkQueue {
             lanes_backoff: Backoff::new(Duration::from_millis(50), config.retry.max_delay),
             min_interval: config.jetstream.min_update_interval,
             silence: Silence::None,
-            rechecks: false,
             rng,
         }
     }
@@ -175,19 +187,19 @@ impl WorkQueue {
     /// The stream may be an older state of itself, restored: what comes then under an offset that is
     /// done may be another message, which must not be acked for one whose ack was lost.
     fn check_anew(&mut self) {
+        // An answer that is on its way may be of before.
         for flow in self.flows.values_mut() {
-            if matches!(flow, Flow::Joining | Flow::Flowing) {
-                *flow = Flow::Checking { ask: None, low: 0 };
-                self.rechecks = true;
+            if matches!(flow, Flow::Checking { .. } | Flow::Joining | Flow::Flowing) {
+                *flow = Flow::check(true);
+                self.lanes_not_before = Time::ZERO;
             }
         }
     }
 
-    /// Whether lanes that were flowing wait for the stream's end: one reset then serves all of them.
-    fn is_rechecking(&mut self) -> bool {
-        let checks = |flow: &Flow| matches!(flow, Flow::Checking { .. });
-        self.rechecks = self.rechecks && self.flows.values().any(checks);
-        self.rechecks
+    /// Whether lanes are checked anew: one reset then serves all of them.
+    fn is_rechecking(&self) -> bool {
+        let mut flows = self.flows.values();
+        flows.any(|flow| matches!(flow, Flow::Checking { again: true, .. }))
     }
 
     /// Moves the sequence on.
@@ -357,7 +369,7 @@ impl WorkQueue {
                 && *asked == Some(ask)
             {
                 if result.is_ok() {
-                    *flow = Flow::Checking { ask: None, low: 0 };
+                    *flow = Flow::check(false);
                 } else {
                     *asked = None;
                     self.lanes_not_before = cx.now + self.lanes_backoff.next(&mut self.rng);
@@ -373,7 +385,10 @@ impl WorkQueue {
         result: &Result<Bounds, SourceError>,
     ) {
         for (partition, flow) in &mut self.flows {
-            let Flow::Checking { ask: asked, low } = flow else {
+            let Flow::Checking {
+                ask: asked, low, ..
+            } = flow
+            else {
                 continue;
             };
             if *asked != Some(ask) {
@@ -490,7 +505,7 @@ impl Feed for WorkQueue {
                 worker: worker.clone(),
                 ask: None,
             },
-            None => Flow::Checking { ask: None, low: 0 },
+            None => Flow::check(false),
         };
         self.flows.insert(partition.clone(), flow);
     }

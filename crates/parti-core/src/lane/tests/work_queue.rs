@@ -35,6 +35,22 @@ fn serving(bench: &mut Bench) {
     assert_eq!(names(&bench.run()), ["Pull"]);
 }
 
+/// The same for B as well, with the durable's identity 2 since.
+fn serving_both(bench: &mut Bench) {
+    serving(bench);
+    bench.open(B, opening(1, 1));
+    let head = only_ask(&bench.run(), "Bounds");
+    bench.head_answers(head, 10);
+    bench.pass(Duration::from_secs(1));
+    let stop = only_ask(&bench.run(), "StopPull");
+    bench.source(SourceEvent::PullEnded { ask: stop });
+    let reset = only_ask(&bench.run(), "ResetConsumer");
+    bench.consumer_answers(reset, 2, 0);
+    let update = only_ask(&bench.run(), "UpdateConsumer");
+    bench.consumer_answers(update, 2, 0);
+    bench.run();
+}
+
 #[test]
 fn a_leftover_of_an_earlier_life_is_taken_away_first() {
     let mut bench = Bench::work_queue();
@@ -195,18 +211,7 @@ fn a_close_is_drained_when_the_subject_is_out_of_the_filter() {
 #[test]
 fn what_a_closed_lane_left_unhandled_is_cleared_from_the_window() {
     let mut bench = Bench::work_queue();
-    serving(&mut bench);
-    bench.open(B, opening(1, 1));
-    let head = only_ask(&bench.run(), "Bounds");
-    bench.head_answers(head, 10);
-    bench.pass(Duration::from_secs(1));
-    let stop = only_ask(&bench.run(), "StopPull");
-    bench.source(SourceEvent::PullEnded { ask: stop });
-    let reset = only_ask(&bench.run(), "ResetConsumer");
-    bench.consumer_answers(reset, 2, 0);
-    let update = only_ask(&bench.run(), "UpdateConsumer");
-    bench.consumer_answers(update, 2, 0);
-    bench.run();
+    serving_both(&mut bench);
     for (sequence, offset) in [(1, 1), (2, 2)] {
         let (partition, message) = (p(A), msg(offset));
         bench.source(SourceEvent::Delivered {
@@ -428,18 +433,7 @@ fn a_queue_that_went_back_halts_before_anything_is_taken_for_done() {
 /// gone, and the stream's end is asked for.
 fn reconnected() -> (Bench, Ask) {
     let mut bench = Bench::work_queue();
-    serving(&mut bench);
-    bench.open(B, opening(1, 1));
-    let head = only_ask(&bench.run(), "Bounds");
-    bench.head_answers(head, 10);
-    bench.pass(Duration::from_secs(1));
-    let stop = only_ask(&bench.run(), "StopPull");
-    bench.source(SourceEvent::PullEnded { ask: stop });
-    let reset = only_ask(&bench.run(), "ResetConsumer");
-    bench.consumer_answers(reset, 2, 0);
-    let update = only_ask(&bench.run(), "UpdateConsumer");
-    bench.consumer_answers(update, 2, 0);
-    bench.run();
+    serving_both(&mut bench);
     for (sequence, name, offset) in [(1, A, 4), (2, B, 2)] {
         bench.source(delivery(2, sequence, name, offset));
     }
@@ -514,6 +508,23 @@ fn a_queue_that_went_back_under_a_living_worker_halts_its_lanes_and_acks_nothing
     bench.source(delivery(3, 2, B, 4));
     let actions = bench.run();
     assert_eq!((acks(&actions), handled(&actions, B)), (vec![], vec![4]));
+}
+
+#[test]
+fn an_answer_of_before_the_connection_was_lost_proves_nothing() {
+    let mut bench = Bench::work_queue();
+    let delete = only_ask(&bench.run(), "DeleteConsumer");
+    bench.consumer_answers(delete, 0, 0);
+    bench.open(A, opening(2, 50));
+    let before = only_ask(&bench.run(), "Bounds");
+    bench.source(SourceEvent::Reconnected);
+    bench.head_answers(before, 100);
+    let after = only_ask(&bench.run(), "Bounds");
+    bench.head_answers(after, 10);
+    bench.pass(Duration::from_secs(1));
+    let actions = bench.run();
+    assert!(requests(&actions, "UpdateConsumer").is_empty());
+    assert_eq!(requests(&actions, "Bounds").len(), 1, "asked once more");
 }
 
 /// A suspicious lane A whose first pull ended short, and the look that follows.
