@@ -240,7 +240,7 @@ settings! {
         pub inactive_threshold: Duration = secs(24 * 60 * 60),
         /// Messages asked for by the first pull; adapts from there.
         pub initial_batch: u32 = 50,
-        /// Pulling stops at this share of `max_ack_pending`.
+        /// Pulling stops when this share of `max_ack_pending` waits for handlers.
         pub backpressure: f64 = 0.8,
         /// From so many partitions with a backlog on, one read of the whole stream serves them all.
         pub sweep_partitions: u32 = 16,

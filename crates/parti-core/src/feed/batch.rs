@@ -1,6 +1,10 @@
 //! How much to pull: a batch that follows the handlers' throughput, and a window.
 //!
-//! With acks the server counts the window, too. Without, it is ours alone: it then follows fast
+//! Pulling stops when so much waits for the handlers as the window says. What is on its way does
+//! not wait yet: with it, there may be as much as the server would have out unacked anyway. Were
+//! it counted like what waits, there would never be enough on its way for handlers that are fast.
+//!
+//! With acks the server counts, too. Without, the window is ours alone: it then follows fast
 //! handlers up, because what is on its way to them must last until the next pull was answered, and
 //! a server that has nothing to answer stands still meanwhile.
 
@@ -27,6 +31,8 @@ pub(crate) struct Batch {
     window: u32,
     /// Least and most of the window.
     bounds: (u32, u32),
+    /// What is held and what is on its way may be this many together, or a window full.
+    in_flight: u32,
     handled: u32,
     /// Start of the present sample; none while nothing is held, because idle is not slow.
     since: Option<Time>,
@@ -45,6 +51,7 @@ impl Batch {
             size: config.initial_batch.clamp(1, window),
             window,
             bounds: (window, most),
+            in_flight: config.max_ack_pending,
             handled: 0,
             since: None,
         }
@@ -52,10 +59,14 @@ impl Batch {
 
     /// How many messages to ask for, with so many held here and so many asked for already. 0: stop.
     pub(crate) fn ask_for(&self, held: usize, outstanding: u32) -> u32 {
+        if self.is_full(held) {
+            return 0;
+        }
         let used = u32::try_from(held)
             .unwrap_or(u32::MAX)
             .saturating_add(outstanding);
-        self.size.min(self.window.saturating_sub(used))
+        let most = self.window.max(self.in_flight);
+        self.size.min(most.saturating_sub(used))
     }
 
     /// Whether the window is used up.
@@ -120,9 +131,17 @@ mod tests {
     fn pulling_stops_at_the_share_of_the_window() {
         let batch = batch();
         assert_eq!(batch.ask_for(0, 0), 50);
-        assert_eq!(batch.ask_for(340, 50), 10);
+        assert_eq!(batch.ask_for(399, 0), 50);
         assert_eq!(batch.ask_for(400, 0), 0);
         assert!(batch.is_full(400) && !batch.is_full(399));
+    }
+
+    #[test]
+    fn what_is_on_its_way_may_fill_what_the_server_has_out_unacked() {
+        let batch = batch();
+        assert_eq!(batch.ask_for(340, 150), 10);
+        assert_eq!(batch.ask_for(340, 160), 0);
+        assert_eq!(batch.ask_for(0, 500), 0);
     }
 
     #[test]
