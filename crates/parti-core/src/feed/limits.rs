@@ -24,6 +24,7 @@ use crate::feed::durable::{Arrival, Durable, News};
 use crate::feed::pace::Pace;
 use crate::feed::splice::{Base, Splice};
 use crate::feed::sweep::Choice;
+use crate::feed::went_back::WentBack;
 use crate::feed::{Context, Feed, FeedNumbers};
 use crate::ids::{Offset, PartitionId};
 use crate::io::{Ask, ConsumerState, Message, SourceError, SourceEvent, SourceRequest};
@@ -37,8 +38,6 @@ use overtaken::{Losses, Overtaken};
 
 /// Reads that may be in flight at once, over all lanes.
 const OPEN_READS: usize = 64;
-/// A last offset lower than one already seen is believed when it was told so often in a row.
-const PROOFS_THAT_LOG_WENT_BACK: u32 = 3;
 
 /// The feed of a stream with limits retention.
 #[derive(Debug)]
@@ -54,7 +53,7 @@ pub(crate) struct Limits {
     head_backoff: Backoff,
     /// The highest offset seen anywhere in the stream.
     seen: Offset,
-    low_heads: u32,
+    went_back: WentBack,
     /// Nothing was pulled for a while: retention may have overtaken what waited, unseen.
     lapsed: bool,
     /// Lanes that may want a read.
@@ -62,8 +61,6 @@ pub(crate) struct Limits {
     /// Lanes of which the last read left something: many of them are read by one sweep.
     deep: BTreeSet<PartitionId>,
     reads: BTreeMap<Ask, PartitionId>,
-    /// The last read was refused, and that is told.
-    reads_refused: bool,
     /// First reads in flight.
     probes: BTreeSet<Ask>,
     sweep: Option<(Ask, Choice)>,
@@ -71,6 +68,8 @@ pub(crate) struct Limits {
     sweep_backoff: Backoff,
     /// Sweeps that brought nothing, in a row.
     sweep_failures: u32,
+    /// The last sweep was refused.
+    sweep_refused: bool,
     sweep_partitions: u32,
     pace: Pace,
     overtaken: Overtaken,
@@ -101,17 +100,17 @@ impl Limits {
             head_not_before: Time::ZERO,
             head_backoff: Backoff::new(retry.0, retry.1),
             seen: Offset(0),
-            low_heads: 0,
+            went_back: WentBack::default(),
             lapsed: false,
             behind: BTreeSet::new(),
             deep: BTreeSet::new(),
             reads: BTreeMap::new(),
-            reads_refused: false,
             probes: BTreeSet::new(),
             sweep: None,
             sweep_not_before: Time::ZERO,
             sweep_backoff: Backoff::new(retry.0, retry.1),
             sweep_failures: 0,
+            sweep_refused: false,
             sweep_partitions: jetstream.sweep_partitions,
             pace: Pace::new(jetstream.catch_up_after, jetstream.sweep_partitions),
             overtaken: Overtaken::new(),
@@ -214,9 +213,8 @@ impl Limits {
         let last = match result {
             Ok(last) if last >= known => last,
             // An answer below what was seen or done is stale, unless it comes again and again.
-            Ok(last) if self.low_heads + 1 >= PROOFS_THAT_LOG_WENT_BACK => last,
-            other => {
-                self.low_heads = if other.is_ok() { self.low_heads + 1 } else { 0 };
+            Ok(last) if self.went_back.is_told(cx.now) => last,
+            _ => {
                 self.head_not_before = cx.now + self.head_backoff.next(&mut self.rng);
                 for partition in waiting {
                     if let Some(splice) = self.splices.get_mut(&partition) {
@@ -228,7 +226,7 @@ impl Limits {
             }
         };
         let went_back = last < known;
-        self.low_heads = 0;
+        self.went_back = WentBack::default();
         self.head_backoff.reset();
         self.seen = if went_back { last } else { self.seen.max(last) };
         for partition in waiting {

@@ -20,6 +20,7 @@ pub(crate) mod log;
 pub(crate) mod pace;
 pub(crate) mod splice;
 pub(crate) mod sweep;
+pub(crate) mod went_back;
 pub(crate) mod workqueue;
 
 use std::fmt;

@@ -5,7 +5,8 @@
 //!                ▲                                                      │ update: occupied
 //!                └──────────────────────────────────────────────────────┘
 //!  close ──▶ Leaving ──update without it answered──▶ gone: the next owner can add it
-//!  reconnected, or another durable: Joining, Flowing ──▶ Checking, as the stream may have gone back
+//!  reconnected, a gap, or another durable: Joining, Flowing ──▶ Checking, as the stream may have
+//!                                                             gone back
 //!
 //!  the sequence:  stop pulling ──▶ reset ──▶ update ──▶ pull      (for a gap: without the update)
 //! ```
@@ -23,6 +24,7 @@ use std::time::Duration;
 use crate::config::Config;
 use crate::feed::backoff::Backoff;
 use crate::feed::durable::{Arrival, Durable, News};
+use crate::feed::went_back::WentBack;
 use crate::feed::{Context, Feed, FeedNumbers};
 use crate::ids::{PartitionId, WorkerId};
 use crate::io::{Ask, Bounds, ConsumerState, Message, SourceError, SourceEvent, SourceRequest};
@@ -34,9 +36,6 @@ use crate::rng::Rng;
 use crate::time::Time;
 use crate::worker::Trouble;
 
-/// A last offset below a cursor is believed when it was told so often in a row.
-const PROOFS_THAT_LOG_WENT_BACK: u32 = 3;
-
 #[derive(Debug, PartialEq, Eq)]
 enum Flow {
     /// Prepared: nothing happens on the server before the partition is owned.
@@ -47,7 +46,7 @@ enum Flow {
     /// there, before.
     Checking {
         ask: Option<Ask>,
-        low: u32,
+        went_back: WentBack,
         again: bool,
     },
     /// Wanted; waits for a sequence of its own.
@@ -62,7 +61,7 @@ impl Flow {
     fn check(again: bool) -> Self {
         Flow::Checking {
             ask: None,
-            low: 0,
+            went_back: WentBack::default(),
             again,
         }
     }
@@ -149,7 +148,7 @@ impl WorkQueue {
         match self.durable.arrive(delivery) {
             Arrival::Stale => return,
             Arrival::InOrder => {}
-            Arrival::Gap => self.lossy = true,
+            Arrival::Gap => self.is_lossy(),
             Arrival::Foreign => self.is_foreign(),
         }
         self.silence = Silence::None;
@@ -178,10 +177,20 @@ impl WorkQueue {
         cx.out.wake(partition);
     }
 
+    /// Deliveries are missing, or the durable went back.
+    fn is_lossy(&mut self) {
+        if !std::mem::replace(&mut self.lossy, true) {
+            self.check_anew();
+        }
+    }
+
     /// The durable is not the one that was left there.
     fn is_foreign(&mut self) {
+        let known = self.lossy && self.recreate;
         (self.lossy, self.recreate) = (true, true);
-        self.check_anew();
+        if !known {
+            self.check_anew();
+        }
     }
 
     /// The stream may be an older state of itself, restored: what comes then under an offset that is
@@ -306,6 +315,9 @@ impl WorkQueue {
                 Sequence::Updating { rewound } => {
                     // A recreated durable stands at the beginning.
                     self.finish(rewound || recreated);
+                    if recreated && !rewound {
+                        self.check_anew();
+                    }
                 }
                 _ => {}
             },
@@ -386,7 +398,9 @@ impl WorkQueue {
     ) {
         for (partition, flow) in &mut self.flows {
             let Flow::Checking {
-                ask: asked, low, ..
+                ask: asked,
+                went_back,
+                ..
             } = flow
             else {
                 continue;
@@ -406,7 +420,7 @@ impl WorkQueue {
                     self.rewind = true;
                     self.durable.planner.want(partition);
                 }
-                Ok(bounds) if *low + 1 >= PROOFS_THAT_LOG_WENT_BACK => {
+                Ok(bounds) if went_back.is_told(cx.now) => {
                     let (end, name) = (bounds.last.next(), partition.clone());
                     *flow = Flow::Idle;
                     self.durable.planner.unwant(&name);
@@ -418,8 +432,7 @@ impl WorkQueue {
                     };
                     cx.out.note(LaneNote::Trouble(trouble));
                 }
-                other => {
-                    *low += u32::from(other.is_ok());
+                _ => {
                     self.lanes_not_before = cx.now + self.lanes_backoff.next(&mut self.rng);
                 }
             }

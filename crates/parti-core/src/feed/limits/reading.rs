@@ -138,7 +138,7 @@ impl Limits {
         let mut swath = match result {
             Ok(swath) if swath.next > choice.from || swath.first > choice.from => swath,
             other => {
-                self.note_refused(cx, other.err());
+                self.note_refused(cx, None, other.err());
                 self.sweep_failures += 1;
                 self.sweep_not_before = cx.now + self.sweep_backoff.next(&mut self.rng);
                 for partition in &choice.partitions {
@@ -150,6 +150,7 @@ impl Limits {
         if planted!(SweepTrustsShortAnswer) {
             swath.next = choice.upto.next();
         }
+        self.note_refused(cx, None, None);
         self.sweep_backoff.reset();
         self.sweep_failures = 0;
         let mut parts: BTreeMap<PartitionId, Vec<Message>> = BTreeMap::new();
@@ -258,15 +259,30 @@ impl Limits {
             splice.retry_at = cx.now + splice.backoff.next(&mut self.rng);
             cx.out.wake_at(splice.retry_at, partition);
         }
-        self.note_refused(cx, refused);
+        self.note_refused(cx, Some(partition), refused);
     }
 
-    /// A server that refuses to be read does so until a person mends it. Told once, not at every try;
-    /// what merely fails passes by itself.
-    fn note_refused(&mut self, cx: &mut Context<'_>, error: Option<SourceError>) {
-        let refused = matches!(error, Some(SourceError::Rejected(_)));
-        let before = std::mem::replace(&mut self.reads_refused, refused);
-        if let Some(error) = error.filter(|_| refused && !before) {
+    /// A server that refuses to be read, by a lane or by a sweep, does so until a person mends it.
+    /// Told once, and again only when nothing was refused any more; what merely fails passes by
+    /// itself.
+    fn note_refused(
+        &mut self,
+        cx: &mut Context<'_>,
+        lane: Option<&PartitionId>,
+        error: Option<SourceError>,
+    ) {
+        let error = error.filter(|error| matches!(error, SourceError::Rejected(_)));
+        let known = error.is_some()
+            && (self.sweep_refused || self.splices.values().any(|splice| splice.refused));
+        match lane {
+            None => self.sweep_refused = error.is_some(),
+            Some(lane) => {
+                if let Some(splice) = self.splices.get_mut(lane) {
+                    splice.refused = error.is_some();
+                }
+            }
+        }
+        if let Some(error) = error.filter(|_| !known) {
             let why = format!("what lies before the consumer cannot be read: {error}");
             cx.out.note(LaneNote::Trouble(Trouble::Source(why)));
         }

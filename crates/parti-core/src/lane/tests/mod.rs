@@ -164,6 +164,23 @@ impl Bench {
         self.bounds_answer(ask, 1, last);
     }
 
+    /// The stream ends there each time that it is asked, for so long that the next answer is
+    /// believed although it is lower than it should be.
+    fn head_stays(&mut self, mut ask: Ask, last: u64) -> Ask {
+        let until = self.now + Duration::from_secs(10);
+        while self.now < until {
+            self.head_answers(ask, last);
+            assert_eq!(notes(&self.run()), [], "it may be a stale one");
+            ask = loop {
+                self.pass_to_deadline();
+                if let [request] = &requests(&self.run(), "Bounds")[..] {
+                    break ask_of(request);
+                }
+            };
+        }
+        ask
+    }
+
     fn bounds_answer(&mut self, ask: Ask, first: u64, last: u64) {
         self.source(SourceEvent::Bounds {
             ask,

@@ -476,13 +476,18 @@ fn pulling_stops_at_the_share_of_the_window() {
     }
     bench.source(SourceEvent::PullEnded { ask });
     let actions = bench.run();
-    let [SourceRequest::Pull { batch: 2, .. }] = requests(&actions, "Pull")[..] else {
+    let [SourceRequest::Pull { batch: 4, .. }] = requests(&actions, "Pull")[..] else {
         panic!("{actions:?}")
     };
-    bench.deliver(A, 17);
-    bench.deliver(A, 18);
+    for offset in 17..=20 {
+        bench.deliver(A, offset);
+    }
+    for offset in 11..=12 {
+        assert_eq!(requests(&bench.run(), "Pull"), [], "8 of 10 are here");
+        bench.done(A, 1, offset);
+    }
     assert_eq!(requests(&bench.run(), "Pull"), [], "8 of 10 are here");
-    bench.done(A, 1, 11);
+    bench.done(A, 1, 13);
     assert_eq!(requests(&bench.run(), "Pull").len(), 1);
 }
 
@@ -492,13 +497,8 @@ fn a_stream_that_went_back_halts_the_lane_once_it_is_sure() {
     bench.open(A, opening(1, 50));
     let update = only_ask(&bench.run(), "UpdateConsumer");
     bench.consumer_answers(update, 1, 0);
-    for _ in 0..2 {
-        let head = only_ask(&bench.run(), "Bounds");
-        bench.head_answers(head, 20);
-        assert_eq!(notes(&bench.run()), [], "one answer may be stale");
-        bench.pass_to_deadline();
-    }
     let head = only_ask(&bench.run(), "Bounds");
+    let head = bench.head_stays(head, 20);
     bench.head_answers(head, 20);
     let trouble = Trouble::LogWentBack {
         partition: p(A),
@@ -632,6 +632,39 @@ fn a_refused_read_is_told_once_until_one_succeeds() {
     let (ask, ..) = only_read(&bench.run());
     bench.read_answers(ask, &[3], 4);
     assert_eq!(handled(&bench.run(), A), [3]);
+}
+
+#[test]
+fn a_refusal_of_some_lanes_is_told_once_though_others_are_read() {
+    let mut bench = Bench::limits();
+    bench.joined(&[A, B], 10);
+    bench.open(A, opening(1, 1));
+    bench.open(B, opening(1, 1));
+    let mut told = Vec::new();
+    for round in 0..4 {
+        let actions = bench.run();
+        told.extend(notes(&actions));
+        for read in requests(&actions, "Read") {
+            let SourceRequest::Read {
+                ask,
+                partition,
+                from,
+                ..
+            } = read
+            else {
+                panic!("{read:?}");
+            };
+            if partition == p(A) {
+                let result = Err(SourceError::Rejected("no right to that subject".into()));
+                bench.source(SourceEvent::Read { ask, result });
+            } else {
+                bench.read_answers(ask, &[], from.0 + 1);
+            }
+        }
+        told.extend(notes(&bench.run()));
+        assert_eq!(told.len(), 1, "round {round}: {told:?}");
+        bench.pass_to_deadline();
+    }
 }
 
 #[test]

@@ -123,14 +123,14 @@ fn a_gap_is_answered_by_a_reset_and_nothing_is_taken_in_before() {
     bench.lose_one();
     bench.deliver(A, 3);
     let actions = bench.run();
-    assert_eq!(names(&actions), ["StopPull", "Handle 1"]);
+    assert_eq!(names(&actions), ["Bounds", "Handle 1"]);
     bench.done(A, 1, 1);
     bench.deliver(A, 5);
+    bench.head_answers(only_ask(&actions, "Bounds"), 10);
     let actions = bench.run();
     assert_eq!((handled(&actions, A), acks(&actions)), (vec![], vec![1]));
-    let stop = requests(&actions, "StopPull");
-    assert!(stop.is_empty());
-    bench.source(SourceEvent::PullEnded { ask: Ask(4) });
+    let stop = only_ask(&actions, "StopPull");
+    bench.source(SourceEvent::PullEnded { ask: stop });
     let reset = only_ask(&bench.run(), "ResetConsumer");
     bench.consumer_answers(reset, 2, 0);
     assert_eq!(names(&bench.run()), ["Pull"]);
@@ -336,6 +336,8 @@ fn where_a_reset_is_refused_the_durable_is_recreated() {
     bench.pass(Duration::from_secs(1));
     bench.lose_one();
     bench.deliver(A, 2);
+    let head = only_ask(&bench.run(), "Bounds");
+    bench.head_answers(head, 10);
     let stop = only_ask(&bench.run(), "StopPull");
     bench.source(SourceEvent::PullEnded { ask: stop });
     let reset = only_ask(&bench.run(), "ResetConsumer");
@@ -414,13 +416,9 @@ fn a_queue_that_went_back_halts_before_anything_is_taken_for_done() {
     let delete = only_ask(&bench.run(), "DeleteConsumer");
     bench.consumer_answers(delete, 0, 0);
     bench.open(A, opening(2, 50));
-    for round in 0..3 {
-        let head = only_ask(&bench.run(), "Bounds");
-        bench.head_answers(head, 10);
-        if round < 2 {
-            bench.pass_to_deadline();
-        }
-    }
+    let head = only_ask(&bench.run(), "Bounds");
+    let head = bench.head_stays(head, 10);
+    bench.head_answers(head, 10);
     let trouble = Trouble::LogWentBack {
         partition: p(A),
         end: Offset(11),
@@ -478,12 +476,8 @@ fn a_connection_that_is_back_costs_one_reset_and_everything_flows_again() {
 
 #[test]
 fn a_queue_that_went_back_under_a_living_worker_halts_its_lanes_and_acks_nothing_as_done() {
-    let (mut bench, mut head) = reconnected();
-    for _ in 0..2 {
-        bench.head_answers(head, 2);
-        bench.pass_to_deadline();
-        head = only_ask(&bench.run(), "Bounds");
-    }
+    let (mut bench, head) = reconnected();
+    let head = bench.head_stays(head, 2);
     bench.head_answers(head, 2);
     let actions = bench.run();
     let trouble = Trouble::LogWentBack {
@@ -508,6 +502,34 @@ fn a_queue_that_went_back_under_a_living_worker_halts_its_lanes_and_acks_nothing
     bench.source(delivery(3, 2, B, 4));
     let actions = bench.run();
     assert_eq!((acks(&actions), handled(&actions, B)), (vec![], vec![4]));
+}
+
+/// Restored from a copy on the same server, with its durables, while nobody lost a connection.
+#[test]
+fn a_queue_that_went_back_together_with_its_durable_halts_and_acks_nothing_as_done() {
+    let mut bench = Bench::work_queue();
+    serving(&mut bench);
+    for (sequence, offset) in [(1, 3), (2, 4)] {
+        bench.source(delivery(1, sequence, A, offset));
+        bench.run();
+        bench.done(A, 1, offset);
+    }
+    bench.run();
+    bench.pass(Duration::from_secs(1));
+    bench.source(delivery(1, 1, A, 3));
+    let actions = bench.run();
+    assert_eq!((acks(&actions), handled(&actions, A)), (vec![], vec![]));
+    let head = only_ask(&actions, "Bounds");
+    let head = bench.head_stays(head, 3);
+    bench.head_answers(head, 3);
+    let trouble = Trouble::LogWentBack {
+        partition: p(A),
+        end: Offset(4),
+        next: Offset(5),
+    };
+    let actions = bench.run();
+    assert_eq!(notes(&actions), [LaneNote::Trouble(trouble)]);
+    assert_eq!(acks(&actions), [0; 0]);
 }
 
 #[test]
