@@ -43,19 +43,20 @@ fn find(list: &[Stored], key: &Key) -> Result<usize, usize> {
 }
 
 impl Records {
+    /// Reads all of them: the overrides before anything else, because whoever writes those has told
+    /// before in other records why. So whoever finds the one finds the other, too.
     pub async fn read(store: &GroupStore) -> Result<Self, Error> {
-        let (group, leader, plan, overrides, workers, assignments, requests, partitions, events) =
-            tokio::try_join!(
-                store.read(&Key::Group),
-                store.read(&Key::Leader),
-                store.read(&Key::Plan),
-                store.read(&Key::Overrides),
-                store.list(Prefix::Workers),
-                store.list(Prefix::Assignments),
-                store.list(Prefix::Requests),
-                store.list(Prefix::Partitions),
-                store.list(Prefix::Events),
-            )?;
+        let overrides = store.read(&Key::Overrides).await?;
+        let (group, leader, plan, workers, assignments, requests, partitions, events) = tokio::try_join!(
+            store.read(&Key::Group),
+            store.read(&Key::Leader),
+            store.read(&Key::Plan),
+            store.list(Prefix::Workers),
+            store.list(Prefix::Assignments),
+            store.list(Prefix::Requests),
+            store.list(Prefix::Partitions),
+            store.list(Prefix::Events),
+        )?;
         Ok(Self {
             group,
             leader,

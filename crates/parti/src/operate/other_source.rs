@@ -4,27 +4,34 @@
 //! ```text
 //!   sessions ── one lives: refused ──▶ all silent: ended
 //!                                        ▼
-//!                              checkpoints of all partitions ── sessions ── one came: unfinished
+//!                              `group` with a source that nobody has, by compare-and-set
+//!                                        ▼
+//!                              sessions ── one came: `group` as it was, refused
+//!                                        ▼
+//!                              checkpoints of all partitions, each with a higher epoch
+//!                                        ▼
+//!                              sessions ── one came: unfinished
 //!                                        ▼
 //!                              `group` with the new source, by compare-and-set
-//!                                        ▼
-//!                              sessions ── one that came before: unfinished
 //! ```
 //!
 //! Offsets of one source mean nothing in another one. So nobody may live who reads the old one, and
-//! every checkpoint has to be set: those that are left would be believed. Until the group's record
-//! says so, no worker of the new source can join; from then on, none of the old one can.
+//! every checkpoint has to be set: those that are left would be believed. In between nobody can
+//! join, whichever source he has, and whoever tries is told to set all checkpoints: interrupted at
+//! any point, the same command again does the rest. A checkpoint that is right as it is gets a
+//! higher epoch all the same: a worker of the old source may be frozen in the middle of a commit.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use parti_core::ids::{PartitionId, Revision, WorkerId};
+use parti_core::ids::{Epoch, PartitionId, Revision, WorkerId};
 use parti_core::io::{Expect, Write};
 use parti_core::key::{Key, Prefix};
 use parti_core::record::{EventKind, GroupRecord, Record};
 use parti_core::worker::Fatal;
 
 use super::delete::{end_silent, living, settled};
-use super::{Applied, Change, Checkpoints, Error, Reason, Rules, Verdict, history, nonce};
+use super::{Applied, Change, Checkpoints, Error, Reason, Rules, Verdict, Wanted, history, nonce};
 use crate::inspect::Records;
 
 impl Checkpoints {
@@ -70,6 +77,9 @@ impl Checkpoints {
         stop: impl Future<Output = ()>,
     ) -> Result<Applied, Error> {
         self.takes_over(&changes)?;
+        if self.records.is_closed() {
+            return Err(Error::Refused("the group is being deleted".into()));
+        }
         let stopped = tokio::select! {
             ended = self.end_old(rules) => { ended?; false }
             () = stop => true,
@@ -85,24 +95,53 @@ impl Checkpoints {
             });
         }
         // Nobody serves anything any more.
+        let rules = Rules {
+            force: None,
+            ..rules
+        };
+        let wanted: Vec<Wanted> = changes.into_iter().map(|change| change.wanted).collect();
+        let (_, planned) = self.anew(wanted.clone(), rules).await?;
+        if let Some(left) = planned.iter().find(|one| one.verdict != Verdict::Change) {
+            return Err(Error::Refused(format!(
+                "the checkpoint of partition {} would be left as it is ({:?}), and a group goes on \
+                 with another source only with all of them set; nothing was changed",
+                left.partition, left.verdict
+            )));
+        }
+        let held = self.hold().await?;
+        let (now, planned) = self.anew(wanted, rules).await?;
+        let never = std::future::pending();
+        let applied = now.carry_out(planned, rules, reason, never).await?;
+        let is_set = |change: &Change| change.verdict == Verdict::Change;
+        if applied.changes.iter().all(is_set) {
+            self.adopt(held, other, reason).await?;
+        }
+        Ok(applied)
+    }
+
+    /// Checkpoints as they are now, and what these wishes change in them: each, at least by an epoch
+    /// that no record has.
+    async fn anew(
+        &self,
+        mut wanted: Vec<Wanted>,
+        rules: Rules,
+    ) -> Result<(Self, Vec<Change>), Error> {
         let now = Self {
             records: Records::read(&self.store).await?,
             other: None,
             ..self.clone()
         };
-        let rules = Rules {
-            force: None,
-            ..rules
-        };
-        let wanted = changes.into_iter().map(|change| change.wanted);
-        let changes = now.plan(wanted.collect(), rules);
-        let never = std::future::pending();
-        let applied = now.carry_out(changes, rules, reason, never).await?;
-        let is_set = |change: &Change| matches!(change.verdict, Verdict::Change | Verdict::Same);
-        if applied.changes.iter().all(is_set) {
-            now.adopt(other, reason).await?;
+        let checkpoints = now.records.checkpoints();
+        let epochs: BTreeMap<&PartitionId, Epoch> = checkpoints
+            .map(|(id, _, record)| (id, record.epoch))
+            .collect();
+        for one in &mut wanted {
+            if let Some(epoch) = epochs.get(&one.partition) {
+                one.above = one.above.max(epoch.next());
+            }
         }
-        Ok(applied)
+        let planned = now.plan(wanted, rules);
+        Ok((now, planned))
     }
 
     /// Sees to it that no session is left of those who read the old source.
@@ -121,23 +160,32 @@ impl Checkpoints {
         }
     }
 
-    /// Writes into the group's record that it goes on with this source.
-    async fn adopt(&self, other: u64, reason: &Reason) -> Result<(), Error> {
-        self.nobody_came(None).await?;
+    /// Has the group go on with a source that nobody has: from then on nobody joins. Answers the
+    /// record's revision.
+    async fn hold(&self) -> Result<Revision, Error> {
         let (Some(found), Some(group)) = (&self.records.group, self.records.identity()) else {
             return Err(changed());
         };
-        let record = GroupRecord {
-            stream: other,
-            nonce: nonce()?,
-            ..group.clone()
-        };
-        let write = Write {
-            key: Key::Group,
-            expect: Expect::At(found.revision),
-            value: Some(Record::Group(Arc::new(record))),
-        };
-        let written = settled(&self.store, write).await?.ok_or_else(changed)?;
+        let held = self.name(group, found.revision, nonce()?.0).await?;
+        if let Some(worker) = self.living().await? {
+            self.name(group, held, group.stream).await?;
+            return Err(Error::Refused(format!(
+                "{worker} joined just now, and reads another source: stop all workers first"
+            )));
+        }
+        Ok(held)
+    }
+
+    /// Has the group, held until now, go on with this source.
+    async fn adopt(&self, held: Revision, other: u64, reason: &Reason) -> Result<(), Error> {
+        let group = self.records.identity().ok_or_else(changed)?;
+        if let Some(worker) = self.living().await? {
+            return Err(Error::Unfinished(format!(
+                "{worker} joined meanwhile, and reads the old source; stop it, then the same \
+                 command again does the rest"
+            )));
+        }
+        self.name(group, held, other).await?;
         let why = match reason.why.as_str() {
             "" => String::new(),
             why => format!(" ({why})"),
@@ -147,22 +195,33 @@ impl Checkpoints {
             reason.by
         );
         history::tell(&self.store, EventKind::Request, &reason.by, line).await;
-        self.nobody_came(Some(written)).await
+        Ok(())
     }
 
-    /// An error if a worker of the old source came after all: before this revision of the group's
-    /// record no other could.
-    async fn nobody_came(&self, before: Option<Revision>) -> Result<(), Error> {
+    /// Writes a source's identity into the group's record.
+    async fn name(
+        &self,
+        group: &GroupRecord,
+        at: Revision,
+        stream: u64,
+    ) -> Result<Revision, Error> {
+        let record = GroupRecord {
+            stream,
+            nonce: nonce()?,
+            ..group.clone()
+        };
+        let write = Write {
+            key: Key::Group,
+            expect: Expect::At(at),
+            value: Some(Record::Group(Arc::new(record))),
+        };
+        settled(&self.store, write).await?.ok_or_else(changed)
+    }
+
+    /// A worker whose session is not over. While the group is held nobody joins: it began before.
+    async fn living(&self) -> Result<Option<WorkerId>, Error> {
         let workers = self.store.list(Prefix::Workers).await?;
-        let came = living(&workers)
-            .into_iter()
-            .find(|(_, (revision, record))| {
-                before.is_none_or(|before| record.incarnation_at(*revision).0 < before.0)
-            });
-        match came {
-            None => Ok(()),
-            Some((worker, _)) => Err(came_meanwhile(&worker)),
-        }
+        Ok(living(&workers).into_keys().next())
     }
 }
 
@@ -171,11 +230,4 @@ fn changed() -> Error {
         "somebody else changed the group's record just now; the same command again does the rest"
             .into(),
     )
-}
-
-fn came_meanwhile(worker: &WorkerId) -> Error {
-    Error::Unfinished(format!(
-        "{worker} joined meanwhile, and reads the old source; stop it, then the same command again \
-         does the rest"
-    ))
 }

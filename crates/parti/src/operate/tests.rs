@@ -15,6 +15,10 @@ use crate::store::{GroupStore, Memory};
 mod force;
 mod latest;
 mod marks;
+mod meddled;
+mod other_source;
+
+use meddled::meddled;
 
 const SILENCE: Duration = Duration::from_secs(10);
 

@@ -1,14 +1,11 @@
 //! An operator's own pause beside a forced change, in a group without a leader.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-
 use parti_core::ids::Nonce;
 use parti_core::record::{Outcome, RequestRecord};
 
 use super::force::{apply, paused, served, told, until_paused};
 use super::*;
-use crate::store::{Entry, GroupStore, Memory, Revision, Scope, Store, Watch};
+use crate::store::Revision;
 
 fn pause() -> Request {
     Request::Pause {
@@ -110,51 +107,16 @@ async fn a_pause_that_is_refused_leaves_no_mark_and_one_that_is_repeated_leaves_
     assert_eq!(marks(&desk).await.len(), 1);
 }
 
-/// A store on which a forced change pauses partition 0 just before the next write of overrides.
-#[derive(Debug)]
-struct Between {
-    inner: Arc<dyn Store>,
-    armed: AtomicBool,
-}
-
-#[async_trait::async_trait]
-impl Store for Between {
-    fn name(&self) -> &str {
-        self.inner.name()
-    }
-    async fn read(&self, key: &str) -> Result<Option<Entry>, store::Error> {
-        self.inner.read(key).await
-    }
-    async fn list(&self, scope: &Scope) -> Result<Vec<Entry>, store::Error> {
-        self.inner.list(scope).await
-    }
-    async fn write(&self, batch: Vec<store::Write>) -> Vec<Result<Revision, store::Error>> {
-        let decides = batch.iter().any(|one| one.key.starts_with("overrides"));
-        if decides && self.armed.swap(false, Ordering::Relaxed) {
-            let store = GroupStore::new(self.inner.clone(), "g").expect("a name");
-            let desk = Desk { store };
-            desk.decide(|overrides| overrides.pause(&partition("0")))
-                .await;
-        }
-        self.inner.write(batch).await
-    }
-    fn watch(&self, scope: Scope) -> Watch {
-        self.inner.watch(scope)
-    }
-}
-
 /// It has seen the mark, and takes it for one of a pause that was over.
 #[tokio::test(start_paused = true)]
 async fn whoever_pauses_between_the_mark_and_the_pause_meets_a_newer_mark() {
-    let between = Arc::new(Between {
-        inner: Arc::new(Memory::new()),
-        armed: AtomicBool::new(false),
+    // A forced change pauses partition 0 just before overrides are written.
+    let (desk, meddled) = meddled("overrides", |desk| {
+        Box::pin(async move { desk.decide(|own| own.pause(&partition("0"))).await })
     });
-    let store = GroupStore::new(between.clone(), "g").expect("a name");
-    let desk = Desk { store };
     super::force::populate(&desk, "leaderless").await;
     desk.decide(|_| {}).await;
-    between.armed.store(true, Ordering::Relaxed);
+    meddled.arm();
     let before = desk.store.read(&Key::Overrides).await.expect("readable");
     let before = before.expect("there").revision;
     bob_pauses(&desk).await;
@@ -164,5 +126,5 @@ async fn whoever_pauses_between_the_mark_and_the_pause_meets_a_newer_mark() {
         matches!(marks[..], [mark] if mark.0 > before.0 + 2),
         "{marks:?} after {before:?}"
     );
-    assert!(!between.armed.load(Ordering::Relaxed), "it came between");
+    assert!(meddled.has_come(), "it came between");
 }

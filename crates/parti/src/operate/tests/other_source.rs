@@ -1,0 +1,127 @@
+//! A group that takes over another source than the one it began with.
+
+use futures_util::future::BoxFuture;
+use parti_core::io::{Expect, Write, WriteOutcome};
+
+use super::*;
+
+/// The source of [`Desk::group`] is 7.
+const OTHER: u64 = 9;
+
+async fn named(desk: &Desk) -> u64 {
+    let found = desk.store.read(&Key::Group).await.expect("readable");
+    match found.expect("a group").record {
+        Record::Group(record) => record.stream,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// Has all partitions go on at 0 of the other source.
+async fn reset(desk: &Desk) -> Result<Applied, Error> {
+    let checkpoints = Checkpoints::read(&desk.store).await?.of_source(OTHER);
+    let ids: Vec<_> = desk
+        .seen()
+        .await
+        .partitions
+        .into_iter()
+        .map(|one| one.id)
+        .collect();
+    let wanted = ids.into_iter().map(|id| Wanted::at(id, Offset(0)));
+    let rules = rules(false, true);
+    let planned = checkpoints.plan(wanted.collect(), rules);
+    checkpoints.apply(planned, rules, &reason()).await
+}
+
+#[tokio::test]
+async fn a_commit_of_a_frozen_worker_meets_a_newer_record_though_nothing_was_to_change() {
+    let desk = Desk::new();
+    desk.group().await;
+    let life = desk.session("worker-0", SessionStatus::Evicted).await;
+    desk.owned("0", Some(("worker-0", life)), None).await;
+    let key = Key::Partition(partition("0"));
+    let found = desk
+        .store
+        .read(&key)
+        .await
+        .expect("readable")
+        .expect("there");
+    let applied = reset(&desk).await.expect("taken over");
+    assert_eq!(applied.changes[0].verdict, Verdict::Change);
+    assert_eq!(named(&desk).await, OTHER);
+    // It was on its way all the time.
+    let late = Write {
+        key,
+        expect: Expect::At(found.revision),
+        value: Some(found.record),
+    };
+    let outcome = desk.store.write(&[late]).await.pop();
+    assert!(
+        matches!(outcome, Some(WriteOutcome::Conflict(Some(_)))),
+        "{outcome:?}"
+    );
+}
+
+fn joins(desk: Desk) -> BoxFuture<'static, ()> {
+    Box::pin(async move {
+        desk.session("worker-1", SessionStatus::Live).await;
+    })
+}
+
+#[tokio::test]
+async fn whoever_joins_before_anything_is_changed_keeps_the_source() {
+    let (desk, meddled) = meddled("group", joins);
+    desk.group().await;
+    desk.owned("0", None, Some(3)).await;
+    meddled.arm();
+    let refused = reset(&desk).await;
+    assert!(matches!(refused, Err(Error::Refused(_))), "{refused:?}");
+    assert!(meddled.has_come());
+    assert_eq!(named(&desk).await, 7);
+    let seen = desk.seen().await;
+    assert_eq!(seen.partitions[0].next_offset, Some(Offset(4)));
+}
+
+/// Half of the checkpoints may be set by then: whoever joined now would believe the others.
+#[tokio::test]
+async fn a_take_over_that_is_interrupted_lets_nobody_join_and_goes_on_later() {
+    let (desk, meddled) = meddled("partitions", joins);
+    desk.group().await;
+    desk.owned("0", None, Some(3)).await;
+    meddled.arm();
+    let interrupted = reset(&desk).await;
+    assert!(
+        matches!(interrupted, Err(Error::Unfinished(_))),
+        "{interrupted:?}"
+    );
+    let between = named(&desk).await;
+    assert!(![7, OTHER].contains(&between), "neither joins");
+    let stays = reset(&desk).await;
+    assert!(
+        matches!(stays, Err(Error::Refused(_))),
+        "it lives: {stays:?}"
+    );
+    assert_eq!(named(&desk).await, between);
+    desk.session("worker-1", SessionStatus::Goodbye).await;
+    reset(&desk).await.expect("taken over");
+    assert_eq!(named(&desk).await, OTHER);
+    let told: Vec<String> = super::force::told(&desk).await;
+    let taken = told.iter().filter(|line| line.contains("another source"));
+    assert_eq!(taken.count(), 1, "{told:?}");
+}
+
+#[tokio::test]
+async fn a_take_over_that_cannot_be_done_in_full_touches_nothing() {
+    let desk = Desk::new();
+    desk.group().await;
+    desk.owned("0", None, Some(3)).await;
+    let checkpoints = Checkpoints::read(&desk.store).await.expect("readable");
+    let checkpoints = checkpoints.of_source(OTHER);
+    let wanted = vec![Wanted::at(partition("0"), Offset(0))];
+    // Going back is not allowed.
+    let planned = checkpoints.plan(wanted, Rules::default());
+    let refused = checkpoints
+        .apply(planned, Rules::default(), &reason())
+        .await;
+    assert!(matches!(refused, Err(Error::Refused(_))), "{refused:?}");
+    assert_eq!(named(&desk).await, 7);
+}
