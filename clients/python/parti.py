@@ -296,6 +296,7 @@ class Consumer:
         session["path"] = f"{path}/{quote(session['session'])}"
         self._check_topic(session)
         self._session, self._lease = session, (0.0, 0.0)
+        self._pause = self._may_commit_at = 0.0  # what failed was another session's
         self._on_event("registered", {"worker": session["worker"]})
         for work in (self._listen, self._beat):
             threading.Thread(target=work, args=(session,), daemon=True).start()

@@ -2,9 +2,12 @@
 //! would handle messages that are not the group's, and commit them.
 //!
 //! ```text
-//!   fetch of a group ──▶ known for a moment ──▶ yes, or 503 replaced
+//!   fetch of a group ──▶ known for a moment ──▶ its own, or 503 replaced, or 409
 //!                          └ else one looks: the group's record, its topic, the topic's identity
 //! ```
+//!
+//! Only of a group that is recorded to be about this topic is it known that the log was made anew.
+//! Any other may be about another source, and whoever fetches for it named the wrong one.
 //!
 //! Fetches are many, and groups change their log hardly ever: one look serves all fetches of a group
 //! within a second, and while one looks again, the others go by what was found last.
@@ -32,10 +35,21 @@ const REMEMBERED: usize = 10_000;
 /// A group and a topic.
 type Pair = (String, String);
 
+/// What a topic here is to a group.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Fit {
+    /// The very one that its record names.
+    Own,
+    /// One of the same name.
+    Replaced,
+    /// Nothing that this service knows of.
+    Foreign,
+}
+
 #[derive(Clone, Copy, Debug)]
 struct Known {
     at: Instant,
-    same: bool,
+    fit: Fit,
 }
 
 /// What was found of groups and topics.
@@ -48,42 +62,42 @@ impl Fits {
     }
 
     /// What is known, if nobody needs to look; else whoever asked does, and the others do not.
-    fn known(&self, pair: &Pair) -> Option<bool> {
+    fn known(&self, pair: &Pair) -> Option<Fit> {
         let mut all = self.lock();
         let known = all.get_mut(pair)?;
         if known.at.elapsed() < FRESH {
-            return Some(known.same);
+            return Some(known.fit);
         }
         known.at = Instant::now();
         None
     }
 
-    fn remember(&self, pair: Pair, same: bool) {
+    fn remember(&self, pair: Pair, fit: Fit) {
         let mut all = self.lock();
         if all.len() >= REMEMBERED {
             all.retain(|_, known| known.at.elapsed() < FRESH);
         }
         let at = Instant::now();
-        all.insert(pair, Known { at, same });
+        all.insert(pair, Known { at, fit });
     }
 
     /// Refuses a fetch for a group that is about another topic, or began with another log.
     pub async fn check(&self, places: &Places, group: &str, topic: &str) -> Result<(), Failure> {
         let pair = (group.to_owned(), topic.to_owned());
-        let same = match self.known(&pair) {
-            Some(same) => same,
+        let fit = match self.known(&pair) {
+            Some(fit) => fit,
             None => {
                 let looked = tokio::time::timeout(PATIENCE, look(places, group, topic)).await;
                 let silent = || Failure::unavailable("the store does not answer");
                 let looked = looked.unwrap_or_else(|_| Err(silent()));
                 match looked {
-                    Ok(same) => {
-                        self.remember(pair, same);
-                        same
+                    Ok(fit) => {
+                        self.remember(pair, fit);
+                        fit
                     }
                     // A store that is away for a while changes nothing of what was found.
                     Err(failure) if failure.is_trouble() => {
-                        let last = self.lock().get(&pair).map(|known| known.same);
+                        let last = self.lock().get(&pair).map(|known| known.fit);
                         last.ok_or(failure)?
                     }
                     Err(failure) => {
@@ -93,27 +107,46 @@ impl Fits {
                 }
             }
         };
-        places.standing.group_has_its_log(group, same);
-        match same {
-            true => Ok(()),
-            false => Err(Fatal::StreamReplaced.into()),
+        let standing = &places.standing;
+        match fit {
+            Fit::Own => {
+                standing.group_has_its_log(group, true);
+                Ok(())
+            }
+            Fit::Replaced => {
+                standing.group_has_its_log(group, false);
+                Err(Fatal::StreamReplaced.into())
+            }
+            Fit::Foreign => Err(Failure::conflict(
+                format!("group: {group:?} is about another source than topic {topic:?}"),
+                "give the group's own topic, or leave `group` out to only read",
+            )),
         }
     }
 }
 
-/// Whether the topic here is the very one that the group's record names.
-async fn look(places: &Places, group: &str, topic: &str) -> Result<bool, Failure> {
+/// What the topic here is to the group, by its record.
+async fn look(places: &Places, group: &str, topic: &str) -> Result<Fit, Failure> {
     let records = places.records(group)?;
-    let found = records.read(&Key::Group).await?;
-    let Some(Record::Group(record)) = found.map(|stored| stored.record) else {
-        return Err(no_group(format!("there is no group {group:?}")));
+    let stream = match records.read(&Key::Group).await?.map(|stored| stored.record) {
+        Some(Record::Group(record)) => record.stream,
+        Some(_) => {
+            return Err(Failure::broken(
+                "store_refuses",
+                format!("the record of the group {group:?} cannot be read"),
+            ));
+        }
+        None => return Err(no_group(format!("there is no group {group:?}"))),
     };
-    let opened = match places.recorded(&records).await? {
+    let (opened, other) = match places.recorded(&records).await? {
         Some((name, _)) if *name != *topic => return Err(other_topic(group, &name, topic)),
-        Some((name, _)) => places.topic_of_group(&name).await?,
-        None => places.topic(topic).await?,
+        Some((name, _)) => (places.topic_of_group(&name).await?, Fit::Replaced),
+        None => (places.topic(topic).await?, Fit::Foreign),
     };
-    Ok(opened.topic.identity().await? == record.stream)
+    Ok(match opened.topic.identity().await? == stream {
+        true => Fit::Own,
+        false => other,
+    })
 }
 
 #[cfg(test)]
@@ -124,12 +157,12 @@ mod tests {
     async fn one_looks_and_the_others_go_by_what_was_found() {
         let (fits, pair) = (Fits::default(), ("g".to_owned(), "t".to_owned()));
         assert_eq!(fits.known(&pair), None, "nobody has looked");
-        fits.remember(pair.clone(), false);
-        assert_eq!(fits.known(&pair), Some(false));
+        fits.remember(pair.clone(), Fit::Foreign);
+        assert_eq!(fits.known(&pair), Some(Fit::Foreign));
         tokio::time::advance(FRESH).await;
         assert_eq!(fits.known(&pair), None, "this one looks");
-        assert_eq!(fits.known(&pair), Some(false), "the others do not");
-        fits.remember(pair.clone(), true);
-        assert_eq!(fits.known(&pair), Some(true));
+        assert_eq!(fits.known(&pair), Some(Fit::Foreign), "the others do not");
+        fits.remember(pair.clone(), Fit::Own);
+        assert_eq!(fits.known(&pair), Some(Fit::Own));
     }
 }

@@ -107,6 +107,8 @@ impl Place {
 #[derive(Serialize, ToSchema)]
 pub struct Changes {
     changes: Vec<Changed>,
+    /// The group began with another source than the one here. It goes on with this one then.
+    takes_over: bool,
 }
 
 /// What became of one.
@@ -175,7 +177,7 @@ pub async fn checkpoints(
         unknown: false,
     };
     let mut changes = checkpoints.plan(wanted, rules);
-    checkpoints.takes_over(&changes)?;
+    let takes_over = checkpoints.takes_over(&changes)?;
     let mut left_paused = Vec::new();
     let refused = |change: &Change| !matches!(change.verdict, Verdict::Change | Verdict::Same);
     let go = !reset.dry_run && !changes.iter().any(refused);
@@ -214,6 +216,7 @@ pub async fn checkpoints(
     });
     Ok(Json(Changes {
         changes: told.collect(),
+        takes_over,
     }))
 }
 

@@ -244,11 +244,13 @@ export function resetCheckpoints(ids, context, send) {
     const dry = tried === null;
     setText(modal.confirm, dry ? "Looking…" : "Resetting…");
     try {
-      const { changes } = await send("/checkpoints", { ...body, dry_run: dry });
+      const answer = await send("/checkpoints", { ...body, dry_run: dry });
+      const changes = answer.changes;
       if (dry) {
         clear(preview).append(...previewOf(changes));
+        if (answer.takes_over) preview.append(h("p", {}, TAKES_OVER));
         tried = body;
-        modal.pointless = !changesSomething(changes);
+        modal.pointless = !answer.takes_over && !changesSomething(changes);
       } else {
         const done = changes.filter((change) => change.done).length;
         notify(`Reset: ${plural(done, "checkpoint")} of ${count(changes.length)} changed`);
@@ -262,6 +264,10 @@ export function resetCheckpoints(ids, context, send) {
   };
   modal.open();
 }
+
+const TAKES_OVER =
+  "The group began with another source than the one that this service has now. It goes on with " +
+  "this one then, and no longer with the other.";
 
 function previewOf(changes) {
   const rows = changes

@@ -3,6 +3,11 @@
 
 use std::net::SocketAddr;
 
+use parti::core::ids::Nonce;
+use parti::core::io::{Expect, Write, WriteOutcome};
+use parti::core::key::Key;
+use parti::core::record::{GroupRecord, Record};
+use parti::store::GroupStore;
 use parti_serve::Service;
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -124,6 +129,49 @@ async fn a_fetch_for_a_group_is_of_its_topic_and_its_log() {
     let refused = scene.post("/v1/groups", &clicks).await;
     assert!(refused.body.contains("is about"), "{refused:?}");
     assert_eq!(scene.get("/readyz").await.status, 200);
+    // Whoever means it is told what it means before.
+    let reset = json!({"to": "earliest", "dry_run": true});
+    let would = post(&other, "/v1/groups/g/checkpoints", &reset)
+        .await
+        .ok(200);
+    assert_eq!(would["takes_over"], true, "{would}");
+    let would = scene.post("/v1/groups/g/checkpoints", &reset).await.ok(200);
+    assert_eq!(would["takes_over"], false, "{would}");
+}
+
+/// Writes a group's own record by hand.
+async fn write_group(scene: &Scene, name: &str, record: Record) {
+    let store = GroupStore::new(scene.store.clone(), name).expect("a name");
+    let write = Write {
+        key: Key::Group,
+        expect: Expect::Absent,
+        value: Some(record),
+    };
+    let outcome = store.write(&[write]).await.pop();
+    assert!(
+        matches!(outcome, Some(WriteOutcome::Done(_))),
+        "{outcome:?}"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_fetch_for_a_group_of_another_source_is_the_callers_mistake() {
+    let scene = Scene::new().await;
+    scene.make_group(2).await;
+    let elsewhere = GroupRecord {
+        store: Nonce(1),
+        stream: 7,
+        coordination: "leader".into(),
+        strategy: None,
+        nonce: Nonce(1),
+    };
+    write_group(&scene, "away", Record::Group(elsewhere.into())).await;
+    let fetch = "/v1/topics/t/partitions/0/messages?group=away";
+    for _ in 0..2 {
+        let refused = scene.get(fetch).await;
+        assert_eq!((refused.status, refused.code().as_str()), (409, "conflict"));
+    }
+    assert_eq!(scene.get("/readyz").await.status, 200, "it can do its work");
 }
 
 /// A client that works on another topic than its group ends at once, and has handled nothing.
