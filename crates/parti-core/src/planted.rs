@@ -74,6 +74,8 @@ mod registry {
         SkipIdentityCheck,
         /// A store that went back in time is not noticed.
         IgnoreStoreWentBack,
+        /// An event of the history that another worker had go proves that the store lost it.
+        TrimmedHistoryProvesLoss,
         /// A leader goes on publishing after its lease, and when it meets a higher term.
         OldLeaderPublishes,
         /// Handling starts when a read shows the partition free, before the take has landed.

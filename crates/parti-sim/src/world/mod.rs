@@ -35,12 +35,15 @@ mod watch;
 
 use std::sync::Arc;
 
-use parti_core::ids::Offset;
-use parti_core::io::{RequestId, SourceEvent, SourceRequest, StoreReply, WatchEvent};
+use parti_core::ids::{Nonce, Offset, WorkerId};
+use parti_core::io::{Expect, RequestId, SourceEvent, SourceRequest, StoreReply, WatchEvent, Write};
+use parti_core::key::Key;
 use parti_core::partition::Partition;
+use parti_core::record::{EventKind, EventRecord, Record};
 use parti_core::rng::Rng;
 use parti_core::strategy::Strategy;
 use parti_core::time::Time;
+use parti_core::worker::chronicle::KEPT;
 use parti_core::worker::{Action, Event};
 
 use crate::facts::{Facts, Proc, Seen};
@@ -64,6 +67,8 @@ use parti_core::io::{SourceKind, StoreOp};
 
 /// How often the world looks whether everything is well again.
 const LOOK: Micros = SECOND / 2;
+/// The group of every so many worlds is an old one, with all the history that is kept.
+const LONG_HISTORY: u64 = 8;
 /// So often an event by which messages flow waits for the next event of its process.
 const LINGERS: f64 = 0.1;
 
@@ -287,6 +292,9 @@ impl World {
     }
 
     fn begin(&mut self) {
+        if self.setup.seed % LONG_HISTORY == 0 {
+            self.fill_history();
+        }
         for _ in 0..self.setup.traffic.backlog {
             self.publish_one();
         }
@@ -301,6 +309,27 @@ impl World {
         }
         self.queue.push(HEAL_AT, Happening::Heal);
         self.queue.push(SHORTEST_RUN, Happening::Look);
+    }
+
+    /// The group is an old one: whoever tells something has the oldest go.
+    fn fill_history(&mut self) {
+        for number in 1..=KEPT as u64 {
+            let event = EventRecord {
+                at: number,
+                worker: WorkerId::new("worker-0"),
+                kind: EventKind::Plan,
+                text: String::new(),
+                moves: None,
+                nonce: Nonce(number),
+            };
+            self.store.apply_one(&Write {
+                key: Key::Event(number),
+                expect: Expect::Absent,
+                value: Some(Record::Event(Arc::new(event))),
+            });
+        }
+        self.store.drain_log();
+        self.jury.facts.events = KEPT as u64;
     }
 
     fn happen(&mut self, what: Happening) {
