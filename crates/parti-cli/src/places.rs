@@ -203,13 +203,15 @@ pub async fn no_group(store: &GroupStore) -> Result<Failure, Failure> {
     )))
 }
 
-/// The settings in a file, or the defaults.
-pub fn config(file: Option<&str>) -> Result<Config, Failure> {
+/// The settings in a file, and the defaults for what it does not give.
+pub fn config(file: Option<&str>, defaults: Config) -> Result<Config, Failure> {
     let Some(file) = file else {
-        return Ok(Config::default());
+        return Ok(defaults);
     };
     let text = std::fs::read_to_string(file)
         .map_err(|error| Failure::usage(format!("--config {file}: {error}")))?;
     // JSON is YAML too.
-    Config::from_yaml(&text).map_err(|problems| Failure::usage(format!("{file}:\n{problems}")))
+    defaults
+        .with_yaml(&text)
+        .map_err(|problems| Failure::usage(format!("{file}:\n{problems}")))
 }

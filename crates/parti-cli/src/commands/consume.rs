@@ -218,7 +218,7 @@ async fn fatal(failure: &mut watch::Receiver<Option<String>>) -> String {
 
 /// The settings of file and flags. Flags are read by the rules of the file.
 fn settings(args: &Args) -> Result<Config, Failure> {
-    let mut config = places::config(args.config.as_deref())?;
+    let mut config = places::config(args.config.as_deref(), Config::default())?;
     let mut given = json!({});
     if let Some(strategy) = &args.strategy {
         given["strategy"] = json!(strategy);

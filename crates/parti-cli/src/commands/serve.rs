@@ -108,10 +108,7 @@ async fn settings(args: Args) -> Result<Settings, Failure> {
         }
         _ => None,
     };
-    let config = match &args.config {
-        Some(file) => places::config(Some(file))?,
-        None => defaults(),
-    };
+    let config = places::config(args.config.as_deref(), defaults())?;
     let source = match &args.source {
         Some(url) => Some(parti_serve::open_source(url).await?),
         None => None,
@@ -202,4 +199,23 @@ fn token(flag: &str, file: Option<&PathBuf>, variable: &str) -> Result<Option<St
         )));
     }
     Ok(Some(token.to_owned()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_changes_only_what_it_gives() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let file = folder.path().join("config.yaml");
+        fs::write(&file, "heartbeat_ttl: 20s\n").expect("written");
+        let config = places::config(file.to_str(), defaults()).expect("sound");
+        assert_eq!(config.heartbeat_ttl, Duration::from_secs(20));
+        let expected = Config {
+            heartbeat_ttl: Duration::from_secs(20),
+            ..defaults()
+        };
+        assert_eq!(config, expected, "nobody's first messages are skipped");
+    }
 }

@@ -13,6 +13,11 @@ use crate::problem::{Problem, Problems};
 impl Config {
     /// Reads and validates YAML. Whatever is not given has its default; an empty text is all defaults.
     pub fn from_yaml(text: &str) -> Result<Self, Problems> {
+        Self::default().with_yaml(text)
+    }
+
+    /// The same over these settings instead of the defaults: they stay wherever the text gives none.
+    pub fn with_yaml(self, text: &str) -> Result<Self, Problems> {
         let options = serde_saphyr::options! {
             with_snippet: false,
             // As text they reach their field, which refuses them by name.
@@ -20,7 +25,7 @@ impl Config {
         };
         let tree: Tree = serde_saphyr::from_str_with_options(text, options)
             .map_err(|error| syntax("YAML", &error.to_string()))?;
-        Self::from_tree(&tree.0)
+        self.with_tree(&tree.0)
     }
 
     /// Reads and validates JSON. Whatever is not given has its default.
@@ -32,16 +37,19 @@ impl Config {
 
     /// Reads and validates a tree that was parsed before, such as one section of a larger file.
     pub fn from_tree(tree: &Value) -> Result<Self, Problems> {
-        let mut config = Self::default();
+        Self::default().with_tree(tree)
+    }
+
+    fn with_tree(mut self, tree: &Value) -> Result<Self, Problems> {
         let mut reading = Reading::default();
-        config.read("", tree, &mut reading);
+        self.read("", tree, &mut reading);
         let Reading {
             mut problems,
             broken,
         } = reading;
-        problems.extend(config.broken_rules(&broken));
+        problems.extend(self.broken_rules(&broken));
         Problems::none_of(problems)?;
-        Ok(config)
+        Ok(self)
     }
 
     /// All settings as YAML, in the order of their tables. [`Config::from_yaml`] yields them again.

@@ -526,3 +526,25 @@ fn garbled_text_never_panics() {
         "some must stay valid for the test to mean much: {accepted}"
     );
 }
+
+#[test]
+fn settings_may_be_read_over_others_than_the_defaults() {
+    let others = || Config {
+        worker_id_max: 7,
+        processing: ProcessingConfig {
+            start: StartPosition::Earliest,
+            ..ProcessingConfig::default()
+        },
+        ..Config::default()
+    };
+    let text = "heartbeat_ttl: 20s\nprocessing: {concurrency: 3}\n";
+    let config = others().with_yaml(text).expect("sound");
+    assert_eq!(config.worker_id_max, 7);
+    assert_eq!(config.heartbeat_ttl, Duration::from_secs(20));
+    assert_eq!(config.processing.start, StartPosition::Earliest);
+    assert_eq!(config.processing.concurrency, 3);
+    let given = others()
+        .with_yaml("processing: {start: latest}")
+        .expect("sound");
+    assert_eq!(given.processing.start, StartPosition::Latest);
+}

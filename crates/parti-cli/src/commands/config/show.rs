@@ -1,6 +1,7 @@
 //! `parti config show`
 
 use clap::ValueEnum;
+use parti::Config;
 
 use crate::exit::{CODES, Failure};
 use crate::lines::print;
@@ -32,7 +33,7 @@ enum Form {
 
 /// Does it.
 pub fn run(args: &Args) -> Result<(), Failure> {
-    let config = places::config(args.config.as_deref())?;
+    let config = places::config(args.config.as_deref(), Config::default())?;
     match args.output {
         Form::Yaml => print(&config.to_yaml()),
         Form::Json => print(&format!("{}\n", config.to_json())),

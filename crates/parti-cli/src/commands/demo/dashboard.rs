@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 use std::net::{Ipv4Addr, SocketAddr};
 
-use parti::inspect;
 use parti::store::GroupStore;
+use parti::{Config, inspect};
 use parti_serve::{Access, Limits, Service, Settings};
 
 use super::crew::Place;
@@ -27,7 +27,7 @@ impl Dashboard {
             address: SocketAddr::from((Ipv4Addr::LOCALHOST, 0)),
             store,
             source: Some(source.map_err(Failure::failed)?),
-            config: places::config(place.config.to_str())?,
+            config: places::config(place.config.to_str(), Config::default())?,
             access: Access::default(),
             hosts: Vec::new(),
             tls: None,
