@@ -157,7 +157,9 @@ impl Ended {
 
 struct Held {
     grant: Grant,
+    /// The last done offset, and where reading goes on.
     checkpoint: Option<Offset>,
+    next: Offset,
     /// Until when it is to be released, in milliseconds since the Unix epoch.
     revoked: Option<u64>,
     released: bool,
@@ -201,6 +203,20 @@ impl State {
         self.news.push_back(sse::frame(event, data));
     }
 
+    /// Whoever opens the stream anew goes on after this.
+    fn committed(&mut self, commit: &Commit) {
+        let held = self
+            .held
+            .get_mut(&PartitionId::new(commit.partition.as_str()));
+        let done = Offset(commit.offset);
+        if let Some(held) = held
+            && held.grant.epoch.0 == commit.epoch
+            && held.next <= done
+        {
+            (held.checkpoint, held.next) = (Some(done), done.next());
+        }
+    }
+
     fn tell_assigned(&mut self, partition: &PartitionId) {
         let Some(held) = self.held.get(partition) else {
             return;
@@ -209,7 +225,7 @@ impl State {
             "partition": partition,
             "epoch": held.grant.epoch,
             "checkpoint": held.checkpoint,
-            "next_offset": held.grant.next_offset,
+            "next_offset": held.next,
         });
         self.tell("assigned", &assigned);
     }
@@ -363,6 +379,7 @@ impl Seat {
                 _ => grant.next_offset.0.checked_sub(1).map(Offset),
             };
             let held = Held {
+                next: grant.next_offset,
                 grant,
                 checkpoint,
                 revoked: None,
@@ -542,7 +559,14 @@ impl Seat {
                 why,
             }
         });
-        Ok(join_all(each).await)
+        let committed = join_all(each).await;
+        let mut state = self.lock();
+        for (committed, commit) in committed.iter().zip(commits) {
+            if committed.result == Verdict::Ok {
+                state.committed(commit);
+            }
+        }
+        Ok(committed)
     }
 
     /// The client has let go of a partition that was revoked, with this much done.

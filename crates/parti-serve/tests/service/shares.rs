@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use serde_json::json;
 
+use crate::client::Events;
 use crate::scene::{Consumer, Held, Manner, Scene, settings};
 use parti_serve::Service;
 
@@ -260,4 +261,28 @@ async fn groups_are_made_once() {
         (unknown.status, unknown.code().as_str()),
         (404, "not_found")
     );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_stream_that_is_opened_anew_says_what_was_committed_meanwhile() {
+    let scene = Scene::new().await;
+    scene.make_group(2).await;
+    scene.produce(2, 10).await;
+    let consumer = scene.consumer(Manner::Polite).await;
+    let held = consumer.holds(|held| held.len() == 2).await;
+    let (epoch, _) = held["1"];
+    assert_eq!(consumer.commit("1", epoch, 6).await, "ok");
+    assert_eq!(consumer.commit("1", epoch, 4).await, "ok", "it came late");
+    let path = format!("/v1/groups/g/sessions/{}/events", consumer.session);
+    let auth = format!("Bearer {}", consumer.token);
+    let headers = [("authorization", auth.as_str())];
+    let mut events = Events::open(scene.address(), &path, &headers).await;
+    let mut assigned = Vec::new();
+    while assigned.len() < 2 {
+        let (event, data) = events.next().await.expect("one more event");
+        if event == "assigned" {
+            assigned.push((data["checkpoint"].clone(), data["next_offset"].clone()));
+        }
+    }
+    assert_eq!(assigned, [(json!(null), json!(0)), (json!(6), json!(7))]);
 }
