@@ -36,7 +36,9 @@ mod watch;
 use std::sync::Arc;
 
 use parti_core::ids::{Nonce, Offset, WorkerId};
-use parti_core::io::{Expect, RequestId, SourceEvent, SourceRequest, StoreReply, WatchEvent, Write};
+use parti_core::io::{
+    Expect, RequestId, SourceEvent, SourceRequest, StoreReply, WatchEvent, Write,
+};
 use parti_core::key::Key;
 use parti_core::partition::Partition;
 use parti_core::record::{EventKind, EventRecord, Record};
