@@ -34,7 +34,7 @@ const PAYLOAD: [u8; 128] = [b'x'; 128];
 /// The server's own default for a consumer, and the same for both.
 const MAX_ACK_PENDING: u32 = 1_000;
 /// All by turns; the median counts.
-const ROUNDS: usize = 3;
+const ROUNDS: usize = 7;
 /// The ways to consume; the first is what the others are compared with.
 const WAYS: [&str; 5] = [
     "raw loop: whole stream, acks each message",
