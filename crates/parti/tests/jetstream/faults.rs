@@ -3,10 +3,13 @@
 use std::path::Path;
 use std::time::Duration;
 
+use async_nats::jetstream;
 use async_nats::jetstream::stream::Stream;
 use parti::core::worker::Trouble;
 use parti::{Fatal, Report, State, WorkerError};
+use parti_servers::install::NATS_LATEST;
 use parti_servers::proxy::Proxy;
+use serde_json::{Value, json};
 
 use crate::ledger::PATIENCE;
 use crate::scene::{Scene, Setup, on_every_setup};
@@ -16,6 +19,7 @@ const PAUSE: Duration = Duration::from_millis(2);
 
 on_every_setup!(
     consumer_deleted_from_outside,
+    consumer_edited_from_outside,
     server_restarted_in_a_rebalance,
     connection_cut,
     stream_deleted_and_made_anew,
@@ -61,6 +65,66 @@ async fn consumer_deleted_from_outside(setup: Setup) {
     for worker in workers {
         scene.stop(worker).await;
     }
+    let counts = scene.ledger.assert_whole();
+    assert_eq!(counts.repeated, 0, "{counts:?}");
+}
+
+/// What the server says of a consumer's settings, and whether it is paused. None: there is no such
+/// consumer, as while one is made anew.
+async fn settings_of(context: &jetstream::Context, name: &str) -> Option<(Value, bool)> {
+    let info: Value = context
+        .request(format!("CONSUMER.INFO.S.{name}"), &json!({}))
+        .await
+        .expect("answered");
+    if info["error"]["err_code"] == json!(10014) {
+        return None;
+    }
+    assert!(info["error"].is_null(), "{info}");
+    let paused = info["paused"].as_bool().unwrap_or_default();
+    Some((info["config"].clone(), paused))
+}
+
+/// Somebody changes settings that say what is delivered, and pauses the durable where the server
+/// knows how: all of it is put back, and nothing is lost.
+async fn consumer_edited_from_outside(setup: Setup) {
+    let mut scene = Scene::new(setup, PARTITIONS).await;
+    scene.config.jetstream.reconcile_interval = Duration::from_millis(500);
+    let worker = scene.start().await;
+    scene.publish_many(2 * PARTITIONS).await;
+    scene.ledger.drained().await;
+    let context = scene.context().await;
+    let id = scene.worker(worker).id().expect("a session");
+    let name = format!("parti-g-{id}");
+    let (before, _) = settings_of(&context, &name).await.expect("a durable");
+
+    let mut edited = before.clone();
+    edited["headers_only"] = json!(true);
+    edited["inactive_threshold"] = json!(Duration::from_secs(777).as_nanos() as u64);
+    if setup.ack == "explicit" {
+        edited["ack_wait"] = json!(Duration::from_millis(50).as_nanos() as u64);
+        edited["max_ack_pending"] = json!(1);
+    }
+    let request = json!({ "stream_name": "S", "config": edited, "action": "update" });
+    let call = format!("CONSUMER.CREATE.S.{name}");
+    let answer: Value = context.request(call, &request).await.expect("answered");
+    assert!(answer["error"].is_null(), "{answer}");
+    if setup.version == NATS_LATEST {
+        let until = json!({ "pause_until": "2100-01-01T00:00:00Z" });
+        let call = format!("CONSUMER.PAUSE.S.{name}");
+        let answer: Value = context.request(call, &until).await.expect("answered");
+        assert_eq!(answer["paused"], json!(true), "{answer}");
+    }
+    let mending = async {
+        while settings_of(&context, &name).await != Some((before.clone(), false)) {
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    };
+    let mended = tokio::time::timeout(PATIENCE, mending).await;
+    assert!(mended.is_ok(), "{:?}", settings_of(&context, &name).await);
+
+    scene.publish_many(2 * PARTITIONS).await;
+    scene.ledger.drained().await;
+    scene.stop(worker).await;
     let counts = scene.ledger.assert_whole();
     assert_eq!(counts.repeated, 0, "{counts:?}");
 }

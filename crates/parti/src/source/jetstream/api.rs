@@ -20,6 +20,8 @@ use crate::source::SourceError;
 /// More of the server's complaints.
 pub(super) mod refusal {
     pub const NO_CONSUMER: u64 = 10014;
+    /// Among others: an update names another value for what cannot be changed.
+    pub const NOT_CHANGED: u64 = 10012;
     pub const NOT_UNIQUE: u64 = 10100;
     pub const WHOLE_STREAM: u64 = 10099;
 }
@@ -97,6 +99,9 @@ pub(super) struct ConsumerInfo {
     pub delivered: Delivered,
     #[serde(default)]
     pub num_waiting: u64,
+    /// Somebody wants it to deliver nothing for a while (server 2.11 or newer).
+    #[serde(default)]
+    pub paused: bool,
 }
 
 /// How far a consumer has come.
@@ -282,6 +287,14 @@ impl Api {
     pub async fn reset_consumer(&self, name: &str, start: u64) -> Result<ConsumerInfo, Trouble> {
         let call = format!("CONSUMER.RESET.{}.{name}", self.stream);
         self.change(&call, json!({ "seq": start })).await
+    }
+
+    /// Ends a pause of a consumer (server 2.11 or newer).
+    pub async fn resume_consumer(&self, name: &str) -> Result<(), SourceError> {
+        let call = format!("CONSUMER.PAUSE.{}.{name}", self.stream);
+        // Until when: without it, not at all.
+        let resumed = self.change::<Value>(&call, json!({})).await;
+        resumed.map(|_| ()).map_err(error)
     }
 
     /// All consumers of the stream.

@@ -2,13 +2,14 @@
 //!
 //! ```text
 //!   update ──▶ info ──┬─ none, left by an earlier life, ──▶ (delete) ──▶ create, at the stream's end
-//!                     │  or of other settings                            (work queue: at its beginning)
-//!                     └─ ours ──▶ its own settings with another filter ──▶ update
+//!                     │  or changed past mending                         (work queue: at its beginning)
+//!                     └─ ours ──▶ as we left it, with another filter ──▶ update ──▶ (resume)
 //! ```
 //!
 //! The checkpoint is the truth, so a limits stream's durable starts at the end: whatever is older
-//! is read past it. Only the filter ever changes in an update; every other setting is sent back as
-//! the server told it.
+//! is read past it. Only the filter ever changes by us. What the server answered to our last change
+//! is remembered (`told`): a look that finds other settings, or a pause, is drift, and an update
+//! puts back what was told.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -34,15 +35,31 @@ const RESETS: (u32, u32) = (2, 14);
 /// From this share of `subject_cap` on, updates come with a warning.
 const NEAR_CAP: f64 = 0.9;
 
-/// What an update must not change, and a durable of ours always has.
-const FIXED: [&str; 7] = [
+/// What no update can put back: where it differs, the durable is made anew. (`max_deliver` could be
+/// changed, but deliveries that it has stopped would not come back.)
+const FIXED: [&str; 9] = [
     "durable_name",
     "ack_policy",
     "deliver_policy",
+    "opt_start_seq",
+    "opt_start_time",
     "replay_policy",
     "max_deliver",
     "max_waiting",
     "deliver_subject",
+];
+
+/// What may be otherwise than we left it: nothing in it says what is delivered, or how. Filters are
+/// compared by themselves, and a pause is ended by a call of its own.
+const FREE: [&str; 8] = [
+    "filter_subject",
+    "filter_subjects",
+    "pause_until",
+    "metadata",
+    "description",
+    "num_replicas",
+    "mem_storage",
+    "sample_freq",
 ];
 
 /// There is no consumer.
@@ -129,15 +146,47 @@ impl Settings {
     }
 }
 
-/// Whether an update can make one out of the other.
-fn differs_in_filter_only(there: &Value, wanted: &Value) -> bool {
-    FIXED.iter().all(|field| there[*field] == wanted[*field])
+/// Whether an update can put back what was told.
+fn can_be_mended(there: &Value, told: &Value) -> bool {
+    FIXED.iter().all(|field| there[*field] == told[*field])
 }
 
-/// The settings that are there, with another filter.
-fn with_filter(there: &Value, filters: &BTreeSet<String>) -> Value {
-    let mut config = there.clone();
+/// A setting that is there as good as not at all: servers leave it out, or not.
+fn is_unset(value: &Value) -> bool {
+    match value {
+        Value::Null => true,
+        Value::Bool(set) => !set,
+        Value::Number(number) => number.as_f64() == Some(0.0),
+        Value::String(text) => text.is_empty() || text == "none",
+        Value::Array(values) => values.is_empty(),
+        Value::Object(fields) => fields.is_empty(),
+    }
+}
+
+/// The settings that are not as they were told, by name; without the filter.
+fn changed<'a>(there: &'a Value, told: &'a Value) -> BTreeSet<&'a str> {
+    let names = |config: &'a Value| config.as_object().into_iter().flatten();
+    names(there)
+        .chain(names(told))
+        .map(|(name, _)| name.as_str())
+        .filter(|name| !FREE.contains(name))
+        .filter(|name| {
+            let (there, told) = (&there[*name], &told[*name]);
+            there != told && !(is_unset(there) && is_unset(told))
+        })
+        .collect()
+}
+
+/// What was told, with another filter, and with what is free as it is there.
+fn with_filter(there: &Value, told: &Value, filters: &BTreeSet<String>) -> Value {
+    let mut config = told.clone();
     if let Some(fields) = config.as_object_mut() {
+        for name in FREE {
+            fields.remove(name);
+            if !there[name].is_null() {
+                fields.insert(name.into(), there[name].clone());
+            }
+        }
         fields.remove("filter_subject");
         fields.insert("filter_subjects".into(), json!(filters));
     }
@@ -148,8 +197,9 @@ fn with_filter(there: &Value, filters: &BTreeSet<String>) -> Value {
 #[derive(Debug, Default)]
 struct Life {
     worker: Option<WorkerId>,
-    /// What an earlier process left behind was not looked at yet.
-    fresh: bool,
+    /// Its settings, as the server told them when we last made or changed it. None: whatever is
+    /// there is not of our making.
+    told: Option<Value>,
     /// The creation stamp that goes with the identity.
     created: String,
     identity: u64,
@@ -191,7 +241,7 @@ impl Consumer {
     pub fn claimed(&self, worker: Option<&WorkerId>) {
         let mut life = self.life();
         life.worker = worker.cloned();
-        life.fresh = true;
+        life.told = None;
         life.created.clear();
         self.tell.life(None);
     }
@@ -199,6 +249,14 @@ impl Consumer {
     fn worker(&self) -> Result<WorkerId, SourceError> {
         let worker = self.life().worker.clone();
         worker.ok_or_else(|| unavailable("this worker has no session"))
+    }
+
+    /// Nobody pulls from the durable that was, and nothing of it counts any more.
+    fn forget(&self) {
+        self.tell.life(None);
+        let mut life = self.life();
+        life.created.clear();
+        life.told = None;
     }
 
     /// Takes note of what the server says of the durable. `rewound`: its sequences began anew.
@@ -248,25 +306,36 @@ impl Consumer {
         if let Some(info) = &there {
             self.check_owner(info)?;
         }
-        let fresh = self.settings.fresh(&worker, &filters, self.start().await?);
-        let keep =
-            there.filter(|info| !self.life().fresh && differs_in_filter_only(&info.config, &fresh));
-        let put = match keep {
-            Some(info) => {
-                let config = with_filter(&info.config, &filters);
-                self.api.put_consumer(&name, config, Action::Update).await
+        let start = self.start().await?;
+        let told = self.life().told.clone();
+        let ours = there
+            .zip(told)
+            .filter(|(info, told)| can_be_mended(&info.config, told));
+        let put = match ours {
+            Some((info, told)) => {
+                let config = with_filter(&info.config, &told, &filters);
+                let put = self.api.put_consumer(&name, config, Action::Update).await;
+                if matches!(&put, Err(Trouble::Refusal(why)) if why.err_code == refusal::NOT_CHANGED)
+                {
+                    // Somebody changed what cannot be put back: the next try makes it anew.
+                    self.life().told = None;
+                }
+                put
             }
             None => {
                 // Whoever pulls from an earlier one gets nothing more, and neither do we.
-                self.tell.life(None);
-                self.life().created.clear();
+                self.forget();
+                let fresh = self.settings.fresh(&worker, &filters, start);
                 self.api.delete_consumer(&name).await?;
                 self.api.put_consumer(&name, fresh, Action::Create).await
             }
         };
         match put {
             Ok(info) => {
-                self.life().fresh = false;
+                if info.paused {
+                    self.api.resume_consumer(&name).await?;
+                }
+                self.life().told = Some(info.config.clone());
                 Ok(self.state(&info, true, false))
             }
             Err(Trouble::Refusal(why))
@@ -331,10 +400,8 @@ impl Consumer {
     pub async fn delete(&self) -> Result<ConsumerState, SourceError> {
         let _turn = self.turn.lock().await;
         let name = self.settings.name(&self.worker()?);
-        self.tell.life(None);
-        self.life().created.clear();
+        self.forget();
         self.api.delete_consumer(&name).await?;
-        self.life().fresh = false;
         Ok(ABSENT)
     }
 
@@ -351,22 +418,31 @@ impl Consumer {
         self.check_owner(&there)?;
         let start = self.start().await?;
         let version = self.api.link.client.server_info().version;
-        let done = if resets(&version) {
-            self.api.reset_consumer(&name, start.unwrap_or(1)).await
-        } else if start.is_some() {
+        if resets(&version) {
+            // Its settings stay, so what was told stays what it should be.
+            let reset = self.api.reset_consumer(&name, start.unwrap_or(1)).await;
+            return self.rewound(reset);
+        }
+        if start.is_some() {
             let filters: BTreeSet<String> =
                 there.filters().into_iter().map(str::to_owned).collect();
             if filters.is_empty() {
                 return Err(rejected("an empty filter is never sent"));
             }
             let fresh = self.settings.fresh(&worker, &filters, start);
-            self.tell.life(None);
-            self.life().created.clear();
+            self.forget();
             self.api.delete_consumer(&name).await?;
-            self.api.put_consumer(&name, fresh, Action::Create).await
-        } else {
-            return Err(rejected(format!("NATS {version} cannot rewind a consumer")));
-        };
+            let made = self.api.put_consumer(&name, fresh, Action::Create).await;
+            if let Ok(info) = &made {
+                self.life().told = Some(info.config.clone());
+            }
+            return self.rewound(made);
+        }
+        Err(rejected(format!("NATS {version} cannot rewind a consumer")))
+    }
+
+    /// What became of a durable that was to begin anew.
+    fn rewound(&self, done: Result<ConsumerInfo, Trouble>) -> Result<ConsumerState, SourceError> {
         match done {
             Ok(info) => Ok(self.state(&info, true, true)),
             Err(Trouble::Silence(Silence::Open(why))) => Err(rejected(why)),
@@ -385,7 +461,26 @@ impl Consumer {
             return Ok(ABSENT);
         };
         let there: BTreeSet<String> = info.filters().into_iter().map(str::to_owned).collect();
-        Ok(self.state(&info, there == wanted, false))
+        let as_wanted = there == wanted && self.is_as_told(&info);
+        Ok(self.state(&info, as_wanted, false))
+    }
+
+    /// Whether everything but its filter is as we left it. What is not is logged by name.
+    fn is_as_told(&self, info: &ConsumerInfo) -> bool {
+        let Some(told) = self.life().told.clone() else {
+            // An earlier process left it behind.
+            return false;
+        };
+        let changed = changed(&info.config, &told);
+        let untouched = changed.is_empty() && !info.paused;
+        if !untouched {
+            let (consumer, paused) = (&info.name, info.paused);
+            tracing::warn!(
+                %consumer, ?changed, paused,
+                "somebody else changed the durable; it is put back as it was"
+            );
+        }
+        untouched
     }
 
     /// Deletes another worker's durable, if it still delivers this partition.
@@ -507,32 +602,80 @@ mod tests {
         assert!(whole["opt_start_seq"].is_null());
     }
 
+    /// As a server shows it: with defaults of its own, and one filter in the other field.
+    fn told() -> Value {
+        let mut told = settings(Retention::Limits).fresh(
+            &WorkerId::new("worker-3"),
+            &filters(&["o.1"]),
+            Some(17),
+        );
+        told["num_replicas"] = json!(0);
+        told["filter_subject"] = json!("o.1");
+        told
+    }
+
     #[test]
     fn an_update_changes_the_filter_and_nothing_else() {
-        let settings = settings(Retention::Limits);
-        let worker = WorkerId::new("worker-3");
-        let mut there = settings.fresh(&worker, &filters(&["o.1"]), Some(17));
-        // As a server shows it: with defaults of its own, and one filter in the other field.
-        there["num_replicas"] = json!(3);
-        there["opt_start_seq"] = json!(5);
-        there["filter_subject"] = json!("o.1");
-        let wanted = settings.fresh(&worker, &filters(&["o.2", "o.3"]), Some(99));
-        assert!(differs_in_filter_only(&there, &wanted));
-        let sent = with_filter(&there, &filters(&["o.2", "o.3"]));
-        let mut expected = there.clone();
+        let told = told();
+        let sent = with_filter(&told, &told, &filters(&["o.2", "o.3"]));
+        let mut expected = told.clone();
         expected["filter_subjects"] = json!(["o.2", "o.3"]);
         let fields = expected.as_object_mut().expect("an object");
         fields.remove("filter_subject");
         assert_eq!(sent, expected);
+    }
+
+    #[test]
+    fn what_somebody_else_changed_is_noticed_and_put_back() {
+        let told = told();
+        for (field, other) in [
+            ("ack_wait", json!(1_000_000_000_u64)),
+            ("max_ack_pending", json!(1)),
+            ("inactive_threshold", json!(5_000_000_000_u64)),
+            ("headers_only", json!(true)),
+            ("backoff", json!([1_000_000_000_u64])),
+            ("max_batch", json!(1)),
+        ] {
+            let mut there = told.clone();
+            there[field] = other;
+            assert_eq!(changed(&there, &told), BTreeSet::from([field]));
+            assert!(can_be_mended(&there, &told), "{field}");
+            let sent = with_filter(&there, &told, &filters(&["o.1"]));
+            assert_eq!(sent[field], told[field], "{field}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_matter_of_delivery_stays_as_somebody_wants_it() {
+        let told = told();
+        let mut there = told.clone();
+        there["num_replicas"] = json!(3);
+        there["description"] = json!("ours");
+        there["metadata"]["team"] = json!("blue");
+        // Unset, in the words of another version.
+        there["headers_only"] = json!(false);
+        there["priority_policy"] = json!("none");
+        assert_eq!(changed(&there, &told), BTreeSet::new());
+        let sent = with_filter(&there, &told, &filters(&["o.1"]));
+        for field in ["num_replicas", "description", "metadata"] {
+            assert_eq!(sent[field], there[field], "{field}");
+        }
+    }
+
+    #[test]
+    fn what_no_update_can_put_back_is_made_anew() {
+        let told = told();
         for (field, other) in [
             ("ack_policy", json!("none")),
             ("deliver_policy", json!("new")),
+            ("opt_start_seq", json!(5)),
             ("deliver_subject", json!("push.me")),
             ("max_deliver", json!(3)),
         ] {
-            let mut foreign = there.clone();
-            foreign[field] = other;
-            assert!(!differs_in_filter_only(&foreign, &wanted), "{field}");
+            let mut there = told.clone();
+            there[field] = other;
+            assert_eq!(changed(&there, &told), BTreeSet::from([field]));
+            assert!(!can_be_mended(&there, &told), "{field}");
         }
     }
 

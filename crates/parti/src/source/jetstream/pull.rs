@@ -259,6 +259,10 @@ impl PullLoop {
             Command::Life(life) => {
                 self.wire.pending.store(0, Relaxed);
                 self.forget();
+                if life.is_none() {
+                    // Nothing is to be pulled, so nothing fails.
+                    self.wire.is_healthy(true);
+                }
                 self.life = life.map(|(name, identity)| Life { name, identity });
             }
         }
@@ -275,7 +279,9 @@ impl PullLoop {
     fn lost(&mut self) {
         let open = std::mem::take(&mut self.open);
         self.inbox = None;
-        self.wire.is_healthy(false);
+        if !open.is_empty() {
+            self.wire.is_healthy(false);
+        }
         self.tell(SourceEvent::Reconnected);
         for pull in open {
             self.tell(SourceEvent::PullEnded { ask: pull.ask });

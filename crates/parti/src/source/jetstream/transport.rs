@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use futures_util::FutureExt;
@@ -43,7 +43,7 @@ struct Shared {
     reads: Reads,
     letters: Letters,
     worker: Mutex<Option<WorkerId>>,
-    /// What the last good update asked for.
+    /// What the last good update of this session asked for.
     served: Mutex<BTreeSet<PartitionId>>,
     limit: Duration,
 }
@@ -169,6 +169,7 @@ impl Observer for StreamTransport {
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
         *known = worker.cloned();
+        self.shared.served().clear();
         self.shared.consumer.claimed(worker);
     }
 }
@@ -182,14 +183,18 @@ impl Shared {
                 self.note_update(&partitions, &result);
                 SourceEvent::Consumer { ask, result }
             }
-            SourceRequest::DeleteConsumer { ask } => SourceEvent::Consumer {
-                ask,
-                result: within(limit, consumer.delete()).await,
-            },
-            SourceRequest::ResetConsumer { ask } => SourceEvent::Consumer {
-                ask,
-                result: within(limit, consumer.reset()).await,
-            },
+            SourceRequest::DeleteConsumer { ask } => {
+                let result = within(limit, consumer.delete()).await;
+                self.note_update(&[], &result);
+                SourceEvent::Consumer { ask, result }
+            }
+            SourceRequest::ResetConsumer { ask } => {
+                let result = within(limit, consumer.reset()).await;
+                if let Err(error) = &result {
+                    tracing::warn!(%error, "the consumer could not be rewound");
+                }
+                SourceEvent::Consumer { ask, result }
+            }
             SourceRequest::InspectConsumer { ask, partitions } => SourceEvent::Consumer {
                 ask,
                 result: within(limit, consumer.inspect(&partitions)).await,
@@ -248,9 +253,13 @@ impl Shared {
         })
     }
 
+    fn served(&self) -> MutexGuard<'_, BTreeSet<PartitionId>> {
+        self.served.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// An update that failed is logged with what it would have changed.
     fn note_update(&self, wanted: &[PartitionId], result: &Result<ConsumerState, SourceError>) {
-        let mut served = self.served.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut served = self.served();
         match result {
             Ok(_) => *served = wanted.iter().cloned().collect(),
             Err(error) => {
