@@ -242,7 +242,11 @@ fn mistakes_get_one_clear_line_and_a_fitting_code() {
         (Some("# none\n"), "names no partition"),
         (
             Some("0\n7\n"),
-            "has no partition \"7\"; its partitions are 0 to 2",
+            "list.txt: partitions: 7 is no partition of topic",
+        ),
+        (
+            Some("0\n1\n"),
+            "list.txt: partitions: 2 are not all of topic",
         ),
         (
             Some("0\n# again\n0\n"),

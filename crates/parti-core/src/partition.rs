@@ -165,6 +165,34 @@ pub fn numbered(count: u32) -> Arc<[Partition]> {
     partitions.into()
 }
 
+/// Refuses a list that is not exactly the partitions `0` to `count - 1` that a log was made with:
+/// what is missing would be handled by nobody, and nobody would notice.
+pub fn made_with(listed: &[Partition], log: &str, count: u32) -> Result<(), Problem> {
+    let number = |partition: &Partition| -> Option<u32> {
+        let number: u32 = partition.id.as_str().parse().ok()?;
+        (number < count && number.to_string() == partition.id.as_str()).then_some(number)
+    };
+    let remedy = match count {
+        1 => "list its one partition, \"0\"".to_owned(),
+        count => format!("list its {count} partitions, \"0\" to \"{}\"", count - 1),
+    };
+    if let Some(unknown) = listed.iter().find(|partition| number(partition).is_none()) {
+        let what = format!("is no partition of {log}");
+        return Err(Problem::new(
+            "partitions",
+            unknown.id.as_str(),
+            what,
+            remedy,
+        ));
+    }
+    if listed.len() == count as usize {
+        return Ok(());
+    }
+    let what = format!("are not all of {log}; nobody would handle the others");
+    let value = listed.len().to_string();
+    Err(Problem::new("partitions", value, what, remedy))
+}
+
 /// The list's fingerprint: XXH3-64 over ids and weights. Part of the format: it never changes.
 pub fn hash(sorted: &[Partition]) -> u64 {
     let mut hasher = Xxh3::new();
@@ -200,6 +228,26 @@ mod tests {
         assert!(Partition::new(["a"], i64::MIN).is_err());
         assert!(Partition::new(["a"], i64::MAX).is_err());
         assert_eq!(partition("a", 1 << 40).weight, MAX_WEIGHT);
+    }
+
+    #[test]
+    fn a_log_that_was_made_with_so_many_has_these_and_no_others() {
+        let refused = |listed: &[Partition]| {
+            let problem = made_with(listed, "the stream S", 3).expect_err("refused");
+            problem.to_string()
+        };
+        assert_eq!(made_with(&numbered(3), "the stream S", 3), Ok(()));
+        assert_eq!(
+            refused(&numbered(2)),
+            "partitions: 2 are not all of the stream S; nobody would handle the others; list its \
+             3 partitions, \"0\" to \"2\""
+        );
+        assert_eq!(
+            refused(&numbered(4)),
+            "partitions: 3 is no partition of the stream S; list its 3 partitions, \"0\" to \"2\""
+        );
+        assert!(refused(&[partition("01", 1)]).contains("01 is no partition"));
+        assert!(refused(&[]).contains("0 are not all"));
     }
 
     #[test]

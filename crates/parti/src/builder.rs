@@ -38,7 +38,7 @@ pub struct Builder<C> {
     pub(crate) consumption: C,
     pub(crate) group: String,
     store: Arc<dyn Store>,
-    partitions: Arc<dyn PartitionSource>,
+    pub(crate) partitions: Arc<dyn PartitionSource>,
     pub(crate) config: Config,
     strategy: Option<Arc<dyn Strategy>>,
     preferred: Option<u64>,

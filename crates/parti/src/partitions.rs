@@ -163,6 +163,31 @@ impl PartitionSource for StoredPartitions {
     }
 }
 
+/// The list of a log that was made with so many partitions: no other one passes.
+#[derive(Debug)]
+pub(crate) struct PartitionsOf {
+    pub log: String,
+    pub count: u32,
+    pub listed: Arc<dyn PartitionSource>,
+}
+
+#[async_trait]
+impl PartitionSource for PartitionsOf {
+    async fn list(&self) -> Result<Vec<Partition>, HandlerError> {
+        Ok(self.shared().await?.to_vec())
+    }
+
+    async fn shared(&self) -> Result<Arc<[Partition]>, HandlerError> {
+        let listed = self.listed.shared().await?;
+        parti_core::partition::made_with(&listed, &self.log, self.count)?;
+        Ok(listed)
+    }
+
+    fn changes(&self) -> BoxStream<'static, ()> {
+        self.listed.changes()
+    }
+}
+
 #[async_trait]
 impl PartitionSource for Box<dyn PartitionSource> {
     async fn list(&self) -> Result<Vec<Partition>, HandlerError> {

@@ -5,11 +5,15 @@ use std::ops::Deref;
 use std::sync::Arc;
 use std::time::Duration;
 
+use parti_core::partition;
+use tokio::time::timeout;
+
 use crate::builder::{Builder, Consumption, IntoStore};
 use crate::driver::Observer;
+use crate::driver::tasks::caught;
 use crate::handler::Handler;
 use crate::member::{Member, WorkerError};
-use crate::partitions::PartitionSource;
+use crate::partitions::{PartitionSource, PartitionsOf};
 #[cfg(feature = "nats")]
 use crate::source::jetstream::{JetStream, StreamTransport};
 use crate::source::{LogTransport, Source, Transport};
@@ -37,8 +41,9 @@ pub type WorkerBuilder = Builder<FromSource>;
 impl WorkerBuilder {
     /// Starts the worker, and waits until it has its first assignment (an empty one counts). A
     /// start that fails, or whose future is dropped, gives its id back.
-    pub async fn start(self, handler: impl Handler) -> Result<Worker, WorkerError> {
+    pub async fn start(mut self, handler: impl Handler) -> Result<Worker, WorkerError> {
         self.check()?;
+        self.check_partitions().await?;
         let (transport, observer, stream): (Arc<dyn Transport>, Option<Arc<dyn Observer>>, u64) =
             match self.consumption.0.0.clone() {
                 Kind::Log(source) => {
@@ -60,6 +65,40 @@ impl WorkerBuilder {
             stream,
         });
         consume.await.map(Worker)
+    }
+
+    /// A log that was made with so many partitions is consumed with these and no others. What is
+    /// wrong from the beginning is said at once; of a later list, the last good one stays in force.
+    async fn check_partitions(&mut self) -> Result<(), WorkerError> {
+        let Some((log, count)) = self.consumption.0.made_with() else {
+            return Ok(());
+        };
+        let listed = caught(self.partitions.shared());
+        // A list that cannot be had now is asked for again.
+        if let Ok(Ok(Ok(list))) = timeout(self.config.operation_timeout, listed).await {
+            let fits = partition::made_with(&list, &log, count);
+            fits.map_err(|problem| WorkerError::Config(problem.into()))?;
+        }
+        self.partitions = Arc::new(PartitionsOf {
+            log,
+            count,
+            listed: self.partitions.clone(),
+        });
+        Ok(())
+    }
+}
+
+impl AnySource {
+    /// What it is called, and with how many partitions it was made, if that is known.
+    fn made_with(&self) -> Option<(String, u32)> {
+        match &self.0 {
+            Kind::Log(source) => Some((source.name().to_owned(), source.partitions()?)),
+            #[cfg(feature = "nats")]
+            Kind::Stream(source) => Some((
+                format!("the stream {}", source.stream()),
+                source.partitions()?,
+            )),
+        }
     }
 }
 

@@ -1,6 +1,5 @@
 //! `parti consume`: a real worker.
 
-use std::collections::BTreeSet;
 use std::fmt::Display;
 use std::process::{ExitStatus, Stdio};
 use std::sync::Arc;
@@ -8,13 +7,14 @@ use std::sync::Arc;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use clap::ValueEnum;
+use parti::core::partition;
 use parti::core::text::count;
 use parti::metrics::Endpoint;
 use parti::source::JetStream;
 use parti::source::place::Place;
 use parti::{
     AnySource, Config, FilePartitions, Handler, HandlerError, IntoSource, Message, Observer,
-    Partition, PartitionSource, Report, StaticPartitions, Worker,
+    PartitionSource, Report, StaticPartitions, Worker,
 };
 use rustix::process::{Pid, Signal, kill_process_group};
 use serde_json::{Value, json};
@@ -329,15 +329,8 @@ async fn check_file(
     let Some((count, name)) = made_with else {
         return Ok(());
     };
-    let there: BTreeSet<String> = (0..count).map(|number| number.to_string()).collect();
-    let id = |partition: &Partition| partition.id.to_string();
-    match listed.iter().map(id).find(|id| !there.contains(id)) {
-        None => Ok(()),
-        Some(id) => Err(wrong(format!(
-            "{file}: {name} has no partition {id:?}; its partitions are 0 to {}",
-            count.saturating_sub(1)
-        ))),
-    }
+    partition::made_with(&listed, &name, count)
+        .map_err(|problem| wrong(format!("{file}: {problem}")))
 }
 
 /// Prints what a worker says. Lives as long as the worker does: whoever waits for the other end

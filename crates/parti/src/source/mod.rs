@@ -44,6 +44,12 @@ pub trait Source: fmt::Debug + Send + Sync + 'static {
     /// at an offset of the old one.
     async fn identity(&self) -> Result<u64, SourceError>;
 
+    /// How many partitions it was made with, for good: `0` to one less. A worker that lists others,
+    /// or not all of them, is refused. `None`: whatever is listed counts.
+    fn partitions(&self) -> Option<u32> {
+        None
+    }
+
     /// The messages of a partition from `from` on, in order, `limit` at the most. An empty answer
     /// is fine at the end of the log.
     async fn read(

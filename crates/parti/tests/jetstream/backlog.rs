@@ -8,7 +8,10 @@ use async_nats::jetstream::{self, stream};
 use futures_util::{FutureExt, StreamExt, TryStreamExt};
 use parti::source::JetStream;
 use parti::source::jetstream::{NewMessage, StreamSettings};
-use parti::{PartitionId, Report, StartPosition, Trouble};
+use parti::store::Memory;
+use parti::{
+    HandlerError, Message, PartitionId, Report, StartPosition, StaticPartitions, Trouble, Worker,
+};
 use parti_servers::install::{NATS_LATEST, NATS_OLDEST};
 use tokio::sync::watch;
 
@@ -413,6 +416,14 @@ async fn virtual_partitions_and_their_producer() {
         let plain = format!("jetstream://{}/V", address);
         let stream = JetStream::connect(&plain).await.expect("connects");
         assert_eq!(stream.template().to_string(), "v.{0}");
+        for number in [8, 13] {
+            let partitions = StaticPartitions::numbered(number);
+            let worker = Worker::builder("other", Memory::new(), stream.clone(), partitions);
+            let refused = worker.start(|_: Message| async { Ok::<(), HandlerError>(()) });
+            let refused = refused.await;
+            let error = refused.expect_err("another number").to_string();
+            assert!(error.contains("list its 12 partitions"), "{error}");
+        }
         let producer = stream.producer().expect("made for it").window(7);
         let messages = (0..100).map(|number| NewMessage {
             key: (number % 10 > 0).then(|| format!("key \u{e9}\n{}", number % 10).into()),

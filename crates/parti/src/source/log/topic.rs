@@ -382,6 +382,10 @@ impl Source for Topic {
         Ok(self.inner.about.identity)
     }
 
+    fn partitions(&self) -> Option<u32> {
+        Some(Topic::partitions(self))
+    }
+
     async fn read(
         &self,
         partition: &PartitionId,
