@@ -294,7 +294,7 @@ impl World {
     }
 
     fn begin(&mut self) {
-        if self.setup.seed % LONG_HISTORY == 0 {
+        if self.setup.seed.is_multiple_of(LONG_HISTORY) {
             self.fill_history();
         }
         for _ in 0..self.setup.traffic.backlog {
