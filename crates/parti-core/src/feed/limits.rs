@@ -141,7 +141,12 @@ impl Limits {
             .splices
             .get_mut(partition)
             .is_some_and(|splice| splice.arrive(message, delivery, cx.out));
-        if kept {
+        if kept && cx.lanes.halted_mut(partition).is_some() {
+            // Nobody takes it from here; it is read again once the lane is opened anew.
+            if let Some(splice) = self.splices.get_mut(partition) {
+                splice.drop_tail(cx.out);
+            }
+        } else if kept {
             self.durable.hold(cx.now, delivery, cx.out);
             self.dirty.insert(partition.clone());
         } else {
@@ -177,6 +182,10 @@ impl Limits {
     }
 
     fn ask_head(&mut self, cx: &mut Context<'_>) {
+        if self.need_head.is_empty() && self.head.is_none() {
+            // Whoever asks next begins to count anew.
+            self.went_back = WentBack::default();
+        }
         let due = self.head.is_none() && self.head_not_before <= cx.now;
         if self.need_head.is_empty() || !due {
             return;
@@ -214,7 +223,10 @@ impl Limits {
             Ok(last) if last >= known => last,
             // An answer below what was seen or done is stale, unless it comes again and again.
             Ok(last) if self.went_back.is_told(cx.now) => last,
-            _ => {
+            refused => {
+                if refused.is_err() {
+                    self.went_back = WentBack::default();
+                }
                 self.head_not_before = cx.now + self.head_backoff.next(&mut self.rng);
                 for partition in waiting {
                     if let Some(splice) = self.splices.get_mut(&partition) {
@@ -245,6 +257,11 @@ impl Limits {
             {
                 let (end, partition) = (last.next(), partition.clone());
                 cx.lanes.halt(&partition, cx.out);
+                // What waits there would keep its share of the window from all others.
+                splice.drop_tail(cx.out);
+                if let Some(serving) = cx.lanes.halted_mut(&partition) {
+                    cx.out.acks.extend(serving.let_go_unstarted());
+                }
                 cx.out.note(LaneNote::Trouble(Trouble::LogWentBack {
                     partition,
                     end,
@@ -498,6 +515,8 @@ impl Feed for Limits {
             }
             SourceEvent::Reconnected => {
                 self.durable.reconnected(cx.now);
+                // Another server may answer now.
+                self.went_back = WentBack::default();
                 self.gap(cx);
             }
             SourceEvent::Grew { .. }

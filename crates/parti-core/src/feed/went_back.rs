@@ -23,6 +23,11 @@ impl WentBack {
             self.since = now;
         }
         self.told += 1;
+        self.is_sure(now)
+    }
+
+    /// Whether that is enough of them.
+    pub(crate) fn is_sure(&self, now: Time) -> bool {
         self.told >= OFTEN && now.since(self.since) >= LONG
     }
 }

@@ -7,6 +7,8 @@
 //!  close ──▶ Leaving ──update without it answered──▶ gone: the next owner can add it
 //!  reconnected, a gap, or another durable: Joining, Flowing ──▶ Checking, as the stream may have
 //!                                                             gone back
+//!  Checking ──the end is said to be lower, again and again──▶ the durable is deleted ──▶ still lower:
+//!                                                             the lane is halted
 //!
 //!  the sequence:  stop pulling ──▶ reset ──▶ update ──▶ pull      (for a gap: without the update)
 //! ```
@@ -82,6 +84,19 @@ enum Sequence {
     Updating { rewound: bool },
 }
 
+/// Whether what is said of the stream's end is more than hearsay. A server that was cut off goes on
+/// answering questions, but no change: so a change comes first, and the one that is always sound is
+/// to delete the durable.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Proof {
+    /// Nobody needs one.
+    None,
+    /// A lower end was told again and again: the durable is to be deleted.
+    Wanted,
+    /// It was deleted: what is asked from then on, a server says that is not cut off.
+    Given,
+}
+
 /// What it means that nothing comes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Silence {
@@ -114,6 +129,7 @@ pub(crate) struct WorkQueue {
     min_interval: Duration,
     /// Whether the queue is empty, as far as that can be known.
     silence: Silence,
+    proof: Proof,
     rng: Rng,
 }
 
@@ -134,6 +150,7 @@ impl WorkQueue {
             lanes_backoff: Backoff::new(Duration::from_millis(50), config.retry.max_delay),
             min_interval: config.jetstream.min_update_interval,
             silence: Silence::None,
+            proof: Proof::None,
             rng,
         }
     }
@@ -196,6 +213,7 @@ impl WorkQueue {
     /// The stream may be an older state of itself, restored: what comes then under an offset that is
     /// done may be another message, which must not be acked for one whose ack was lost.
     fn check_anew(&mut self) {
+        self.proof = Proof::None;
         // An answer that is on its way may be of before.
         for flow in self.flows.values_mut() {
             if matches!(flow, Flow::Checking { .. } | Flow::Joining | Flow::Flowing) {
@@ -216,8 +234,14 @@ impl WorkQueue {
         if !cx.lease {
             return;
         }
-        let rests = self.sequence == Sequence::Rest && !self.is_rechecking();
-        if rests && self.is_sequence_due(cx.now) {
+        let rests = self.sequence == Sequence::Rest;
+        if rests && self.proof == Proof::Wanted {
+            if self.not_before <= cx.now {
+                self.recreate = true;
+                self.durable.stop_pulls(cx.out);
+                self.sequence = Sequence::Stopping;
+            }
+        } else if rests && !self.is_rechecking() && self.is_sequence_due(cx.now) {
             self.begin_sequence(cx);
         }
         if self.sequence == Sequence::Stopping && !self.durable.is_pulling() {
@@ -279,7 +303,10 @@ impl WorkQueue {
     fn rewound(&mut self, cx: &mut Context<'_>) {
         (self.lossy, self.rewind, self.recreate) = (false, false, false);
         self.backoff.reset();
-        if self.durable.planner.needs_update() {
+        if self.is_rechecking() {
+            // Who is to be in it is known only then.
+            self.finish(false);
+        } else if self.durable.planner.needs_update() {
             self.send_update(cx, true);
         } else {
             self.finish(true);
@@ -311,7 +338,10 @@ impl WorkQueue {
         }
         match self.durable.answer(cx.now, ask, &result, &mut self.rng) {
             News::Updated { recreated } => match self.sequence {
-                Sequence::Deleting => self.rewound(cx),
+                Sequence::Deleting => {
+                    self.prove();
+                    self.rewound(cx);
+                }
                 Sequence::Updating { rewound } => {
                     // A recreated durable stands at the beginning.
                     self.finish(rewound || recreated);
@@ -352,6 +382,19 @@ impl WorkQueue {
                 worker: worker.clone(),
                 ask: None,
             };
+        }
+    }
+
+    /// The durable is deleted: what is asked for lanes from now on proves something.
+    fn prove(&mut self) {
+        if self.proof == Proof::Wanted {
+            self.proof = Proof::Given;
+            self.lanes_not_before = Time::ZERO;
+            for flow in self.flows.values_mut() {
+                if let Flow::Checking { ask, .. } = flow {
+                    *ask = None;
+                }
+            }
         }
     }
 
@@ -420,7 +463,7 @@ impl WorkQueue {
                     self.rewind = true;
                     self.durable.planner.want(partition);
                 }
-                Ok(bounds) if went_back.is_told(cx.now) => {
+                Ok(bounds) if went_back.is_told(cx.now) && self.proof == Proof::Given => {
                     let (end, name) = (bounds.last.next(), partition.clone());
                     *flow = Flow::Idle;
                     self.durable.planner.unwant(&name);
@@ -433,9 +476,18 @@ impl WorkQueue {
                     cx.out.note(LaneNote::Trouble(trouble));
                 }
                 _ => {
+                    if result.is_err() {
+                        *went_back = WentBack::default();
+                    } else if went_back.is_sure(cx.now) && self.proof == Proof::None {
+                        self.proof = Proof::Wanted;
+                    }
                     self.lanes_not_before = cx.now + self.lanes_backoff.next(&mut self.rng);
                 }
             }
+        }
+        let checking = |flow: &Flow| matches!(flow, Flow::Checking { .. });
+        if !self.flows.values().any(checking) {
+            self.proof = Proof::None;
         }
     }
 
@@ -592,7 +644,9 @@ impl Feed for WorkQueue {
     }
 
     fn pump(&mut self, cx: &mut Context<'_>) {
-        self.lossy |= self.durable.is_short(cx.now);
+        if self.durable.is_short(cx.now) {
+            self.is_lossy();
+        }
         self.ask_for_lanes(cx);
         self.advance_sequence(cx);
         self.durable.look_away();
@@ -618,8 +672,8 @@ impl Feed for WorkQueue {
     }
 
     fn next_deadline(&self, now: Time) -> Time {
-        let resets =
-            self.sequence == Sequence::Rest && (self.lossy || self.rewind || self.recreate);
+        let wanted = self.lossy || self.rewind || self.recreate || self.proof == Proof::Wanted;
+        let resets = self.sequence == Sequence::Rest && wanted;
         let reset = if resets { self.not_before } else { Time::NEVER };
         let lanes = if self.lanes_wait() {
             self.lanes_not_before

@@ -74,6 +74,14 @@ impl LaneMap {
         self.open(partition).map(Serving::next)
     }
 
+    /// A lane whose log went back.
+    pub(crate) fn halted_mut(&mut self, partition: &PartitionId) -> Option<&mut Serving> {
+        match &mut self.lanes.get_mut(partition)?.phase {
+            Phase::Halted(serving) => Some(serving),
+            _ => None,
+        }
+    }
+
     /// Stops a lane whose log went back.
     pub(crate) fn halt(&mut self, partition: &PartitionId, out: &mut Outbox) {
         if let Some(lane) = self.lanes.get_mut(partition) {

@@ -512,6 +512,33 @@ fn a_stream_that_went_back_halts_the_lane_once_it_is_sure() {
 }
 
 #[test]
+fn a_halted_lane_keeps_nothing_of_the_window() {
+    let mut bench = Bench::limits();
+    bench.joined(&[A, B], 10);
+    bench.open(A, opening(1, 11));
+    bench.open(B, opening(1, 1));
+    for offset in 11..=14 {
+        bench.deliver(A, offset);
+    }
+    bench.run();
+    bench.source(SourceEvent::Reconnected);
+    let head = loop {
+        if let [request] = &requests(&bench.run(), "Bounds")[..] {
+            break ask_of(request);
+        }
+        bench.pass_to_deadline();
+    };
+    let head = bench.head_stays(head, 5);
+    bench.head_answers(head, 5);
+    let actions = bench.run();
+    let gone = |note: &LaneNote| matches!(note, LaneNote::Trouble(Trouble::LogWentBack { .. }));
+    assert!(notes(&actions).iter().any(gone), "{actions:?}");
+    assert_eq!(acks(&actions), [2, 3, 4], "11 is being handled");
+    let late = bench.deliver(A, 15);
+    assert_eq!(acks(&bench.run()), [late]);
+}
+
+#[test]
 fn close_and_reopen_reads_again_what_was_given_up() {
     let mut bench = Bench::limits();
     bench.joined(&[A], 10);

@@ -410,6 +410,31 @@ fn a_failed_add_keeps_the_others_going_and_runs_the_whole_sequence_again() {
     assert_eq!(requests(&bench.run(), "StopPull").len(), 1);
 }
 
+/// The stream's end stays this low, for as long as that is no proof, and once the durable is deleted.
+/// Answers what is done then.
+fn ends_lower(bench: &mut Bench, head: Ask, last: u64) -> Vec<LaneAction> {
+    let head = bench.head_stays(head, last);
+    bench.head_answers(head, last);
+    let actions = bench.run();
+    assert_eq!(
+        notes(&actions),
+        [],
+        "only a write is answered by no stale server"
+    );
+    let actions = match requests(&actions, "StopPull").pop() {
+        Some(stop) => {
+            bench.source(SourceEvent::PullEnded { ask: ask_of(&stop) });
+            bench.run()
+        }
+        None => actions,
+    };
+    let delete = only_ask(&actions, "DeleteConsumer");
+    bench.consumer_answers(delete, 0, 0);
+    let head = only_ask(&bench.run(), "Bounds");
+    bench.head_answers(head, last);
+    bench.run()
+}
+
 #[test]
 fn a_queue_that_went_back_halts_before_anything_is_taken_for_done() {
     let mut bench = Bench::work_queue();
@@ -417,14 +442,57 @@ fn a_queue_that_went_back_halts_before_anything_is_taken_for_done() {
     bench.consumer_answers(delete, 0, 0);
     bench.open(A, opening(2, 50));
     let head = only_ask(&bench.run(), "Bounds");
-    let head = bench.head_stays(head, 10);
-    bench.head_answers(head, 10);
+    let actions = ends_lower(&mut bench, head, 10);
     let trouble = Trouble::LogWentBack {
         partition: p(A),
         end: Offset(11),
         next: Offset(50),
     };
-    assert_eq!(notes(&bench.run()), [LaneNote::Trouble(trouble)]);
+    assert_eq!(notes(&actions), [LaneNote::Trouble(trouble)]);
+}
+
+/// Cut off from the others, a server answers questions for as long as it is asked, and no change.
+#[test]
+fn a_server_that_answers_questions_and_no_change_halts_nothing() {
+    let (mut bench, head) = reconnected();
+    let head = bench.head_stays(head, 2);
+    bench.head_answers(head, 2);
+    let delete = only_ask(&bench.run(), "DeleteConsumer");
+    bench.source(SourceEvent::Consumer {
+        ask: delete,
+        result: Err(error()),
+    });
+    let is_gone = |note: &LaneNote| matches!(note, LaneNote::Trouble(Trouble::LogWentBack { .. }));
+    let mut refused = 0;
+    while refused < 3 {
+        bench.pass_to_deadline();
+        let actions = bench.run();
+        assert!(!notes(&actions).iter().any(is_gone));
+        for head in requests(&actions, "Bounds") {
+            bench.head_answers(ask_of(&head), 2);
+        }
+        for delete in requests(&actions, "DeleteConsumer") {
+            refused += 1;
+            bench.source(SourceEvent::Consumer {
+                ask: ask_of(&delete),
+                result: Err(error()),
+            });
+        }
+    }
+    // Another server knows better.
+    bench.source(SourceEvent::Reconnected);
+    let head = only_ask(&bench.run(), "Bounds");
+    bench.head_answers(head, 10);
+    assert_eq!(notes(&bench.run()), []);
+    bench.pass_to_deadline();
+    let delete = only_ask(&bench.run(), "DeleteConsumer");
+    bench.consumer_answers(delete, 0, 0);
+    bench.pass_to_deadline();
+    let update = only_ask(&bench.run(), "UpdateConsumer");
+    bench.consumer_answers(update, 3, 0);
+    bench.run();
+    bench.source(delivery(3, 1, A, 5));
+    assert_eq!(handled(&bench.run(), A), [5]);
 }
 
 /// A worker that serves A and B, of which it has 4 and 2, and whose connection is back: the pull is
@@ -477,18 +545,15 @@ fn a_connection_that_is_back_costs_one_reset_and_everything_flows_again() {
 #[test]
 fn a_queue_that_went_back_under_a_living_worker_halts_its_lanes_and_acks_nothing_as_done() {
     let (mut bench, head) = reconnected();
-    let head = bench.head_stays(head, 2);
-    bench.head_answers(head, 2);
-    let actions = bench.run();
+    let actions = ends_lower(&mut bench, head, 2);
     let trouble = Trouble::LogWentBack {
         partition: p(A),
         end: Offset(3),
         next: Offset(5),
     };
     assert_eq!(notes(&actions), [LaneNote::Trouble(trouble)]);
-    // B lost nothing: it goes on, and A leaves the filter.
-    let delete = only_ask(&actions, "DeleteConsumer");
-    bench.consumer_answers(delete, 0, 0);
+    // B lost nothing: it goes on, and A is not in the filter of the durable that is made anew.
+    bench.pass_to_deadline();
     let actions = bench.run();
     let Some(SourceRequest::UpdateConsumer { ask, partitions }) =
         requests(&actions, "UpdateConsumer").pop()
@@ -520,14 +585,12 @@ fn a_queue_that_went_back_together_with_its_durable_halts_and_acks_nothing_as_do
     let actions = bench.run();
     assert_eq!((acks(&actions), handled(&actions, A)), (vec![], vec![]));
     let head = only_ask(&actions, "Bounds");
-    let head = bench.head_stays(head, 3);
-    bench.head_answers(head, 3);
+    let actions = ends_lower(&mut bench, head, 3);
     let trouble = Trouble::LogWentBack {
         partition: p(A),
         end: Offset(4),
         next: Offset(5),
     };
-    let actions = bench.run();
     assert_eq!(notes(&actions), [LaneNote::Trouble(trouble)]);
     assert_eq!(acks(&actions), [0; 0]);
 }
