@@ -99,6 +99,8 @@ async fn consumer_edited_from_outside(setup: Setup) {
 
     let mut edited = before.clone();
     edited["headers_only"] = json!(true);
+    // As tools do that send a whole configuration of their own.
+    edited["metadata"] = json!({});
     edited["inactive_threshold"] = json!(Duration::from_secs(777).as_nanos() as u64);
     if setup.ack == "explicit" {
         edited["ack_wait"] = json!(Duration::from_millis(50).as_nanos() as u64);

@@ -49,7 +49,10 @@ const FIXED: [&str; 9] = [
     "deliver_subject",
 ];
 
-/// What may be otherwise than we left it: nothing in it says what is delivered, or how. Filters are
+/// Whose it is, in its metadata.
+const MARKS: [&str; 2] = [GROUP, WORKER];
+
+/// What may be otherwise than we left it, but for [`MARKS`]: nothing in it says what is delivered, or how. Filters are
 /// compared by themselves, and a pause is ended by a call of its own.
 const FREE: [&str; 8] = [
     "filter_subject",
@@ -166,7 +169,7 @@ fn is_unset(value: &Value) -> bool {
 /// The settings that are not as they were told, by name; without the filter.
 fn changed<'a>(there: &'a Value, told: &'a Value) -> BTreeSet<&'a str> {
     let names = |config: &'a Value| config.as_object().into_iter().flatten();
-    names(there)
+    let mut changed: BTreeSet<&str> = names(there)
         .chain(names(told))
         .map(|(name, _)| name.as_str())
         .filter(|name| !FREE.contains(name))
@@ -174,7 +177,15 @@ fn changed<'a>(there: &'a Value, told: &'a Value) -> BTreeSet<&'a str> {
             let (there, told) = (&there[*name], &told[*name]);
             there != told && !(is_unset(there) && is_unset(told))
         })
-        .collect()
+        .collect();
+    // Without them, it is nobody's that anybody knows.
+    if MARKS
+        .iter()
+        .any(|mark| there["metadata"][*mark] != told["metadata"][*mark])
+    {
+        changed.insert("metadata");
+    }
+    changed
 }
 
 /// What was told, with another filter, and with what is free as it is there.
@@ -189,6 +200,9 @@ fn with_filter(there: &Value, told: &Value, filters: &BTreeSet<String>) -> Value
         }
         fields.remove("filter_subject");
         fields.insert("filter_subjects".into(), json!(filters));
+    }
+    for mark in MARKS {
+        config["metadata"][mark] = told["metadata"][mark].clone();
     }
     config
 }
@@ -279,8 +293,13 @@ impl Consumer {
 
     /// Somebody else's consumer is left alone, whatever its name.
     fn check_owner(&self, info: &ConsumerInfo) -> Result<(), SourceError> {
+        let is_the_one_we_made = {
+            let life = self.life();
+            life.told.is_some() && life.created == info.created
+        };
         match info.about(GROUP) {
             Some(group) if group == self.settings.group => Ok(()),
+            None if is_the_one_we_made => Ok(()),
             owner => Err(rejected(format!(
                 "the consumer {} belongs to {}; set jetstream.consumer_prefix to another name",
                 info.name,
@@ -642,6 +661,21 @@ mod tests {
             assert!(can_be_mended(&there, &told), "{field}");
             let sent = with_filter(&there, &told, &filters(&["o.1"]));
             assert_eq!(sent[field], told[field], "{field}");
+        }
+    }
+
+    #[test]
+    fn who_has_it_is_put_back_with_all_other_metadata_as_it_is() {
+        let told = told();
+        let mut there = told.clone();
+        for metadata in [json!(null), json!({"team": "blue"})] {
+            there["metadata"] = metadata;
+            assert_eq!(changed(&there, &told), BTreeSet::from(["metadata"]));
+            assert!(can_be_mended(&there, &told));
+            let sent = with_filter(&there, &told, &filters(&["o.1"]));
+            assert_eq!(sent["metadata"][GROUP], "billing");
+            assert_eq!(sent["metadata"][WORKER], "worker-3");
+            assert_eq!(sent["metadata"]["team"], there["metadata"]["team"]);
         }
     }
 
