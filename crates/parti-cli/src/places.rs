@@ -160,7 +160,7 @@ pub async fn located(flags: &GroupFlags, source: &SourceFlags) -> Result<Group, 
     let store = records(flags).await?;
     let mut group = group(&store).await?;
     if let Some(source) = opened(source).await? {
-        if is_other(&group, source.identity().await?) {
+        if group.is_of_other(source.identity().await?) {
             // Its offsets say nothing about these checkpoints.
             tell!("{}", Fatal::StreamReplaced);
             return Ok(group);
@@ -169,11 +169,6 @@ pub async fn located(flags: &GroupFlags, source: &SourceFlags) -> Result<Group, 
         group.locate(&bounds);
     }
     Ok(group)
-}
-
-/// Whether a source is another one than the group began with.
-pub fn is_other(group: &Group, identity: u64) -> bool {
-    identity != 0 && group.stream.is_some_and(|known| known != identity)
 }
 
 /// The group that flags name, and how to show it.

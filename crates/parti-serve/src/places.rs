@@ -243,6 +243,8 @@ impl Places {
     ) -> Option<BTreeMap<PartitionId, Bounds>> {
         let bounds = async {
             match self.located(records, group).await? {
+                // Its offsets say nothing about these checkpoints.
+                Some(source) if group.is_of_other(source.identity().await?) => Ok(None),
                 Some(source) => Ok(Some(source.bounds(&group.partition_ids()).await?)),
                 None => Ok(None),
             }

@@ -114,6 +114,12 @@ pub struct Unreadable {
     pub why: String,
 }
 
+/// Whether a source is another one than a group began with. Where either tells no identity, nobody
+/// knows.
+pub fn is_other_source(known: Option<u64>, identity: u64) -> bool {
+    identity != 0 && known.is_some_and(|known| known != 0 && known != identity)
+}
+
 impl Group {
     pub(super) fn of(name: &str, records: &Records) -> Self {
         let (leader, term) = match records.leader.as_ref().map(|stored| &stored.record) {
@@ -163,6 +169,11 @@ impl Group {
             partitions,
             workers,
         })
+    }
+
+    /// Whether it began with another source than the one of this identity.
+    pub fn is_of_other(&self, identity: u64) -> bool {
+        is_other_source(self.stream, identity)
     }
 
     /// Takes over where the source says that partitions begin and end.

@@ -10,7 +10,7 @@ use parti::{Offset, PartitionId, WorkerId};
 
 use super::ask::{Asked, Asking};
 use super::events::{self, Told};
-use super::heads::Look;
+use super::heads::{Look, Unseen};
 use super::list::{self, Filter, Health, PartitionSort, WorkerRow, WorkerSort};
 use super::marks::Marks;
 use super::rates::Rates;
@@ -121,8 +121,8 @@ pub struct App {
     pub gone: bool,
     /// Whose the offsets are, if there is a source.
     pub offsets: Option<Offsets>,
-    /// Why the source was not understood the last time.
-    pub source_trouble: Option<String>,
+    /// Why nothing is known of the source, if so.
+    pub unseen: Option<Unseen>,
     /// Who has which letter.
     pub marks: Marks,
     /// How fast everything goes.
@@ -175,7 +175,7 @@ impl App {
             blind: None,
             gone: false,
             offsets,
-            source_trouble: None,
+            unseen: None,
             marks: Marks::default(),
             rates: Rates::default(),
             workers: Vec::new(),
@@ -250,7 +250,7 @@ impl App {
     fn look(&mut self, look: Look) {
         match look {
             Ok(found) => {
-                self.source_trouble = None;
+                self.unseen = None;
                 let total = match self.offsets {
                     Some(Offsets::Shared) => found.values().map(|bounds| bounds.end.0).max(),
                     _ => Some(found.values().map(|bounds| bounds.head.0).sum()),
@@ -267,7 +267,12 @@ impl App {
                 self.locate();
                 self.arrange();
             }
-            Err(why) => self.source_trouble = Some(why),
+            Err(why) => {
+                self.unseen = Some(why);
+                if why == Unseen::Other {
+                    self.bounds.clear();
+                }
+            }
         }
     }
 

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use parti::PartitionId;
-use parti::inspect::Bounds;
+use parti::inspect::{Bounds, Group, is_other_source};
 use parti::source::place::Located;
 use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, sleep};
@@ -18,29 +18,61 @@ const PAUSE_FOR_LOOK: u32 = 100;
 /// A stream is asked for each partition: so many by look, in turn.
 const AT_ONCE: usize = 200;
 
-/// What a look found, or why it failed.
-pub type Look = Result<BTreeMap<PartitionId, Bounds>, String>;
+/// What a look found, or why it found nothing.
+pub type Look = Result<BTreeMap<PartitionId, Bounds>, Unseen>;
 
-/// Looks again and again, at the partitions that are known at that time, until nobody listens.
-pub async fn look(
-    source: Located,
-    known: watch::Receiver<Vec<PartitionId>>,
-    to: mpsc::Sender<Look>,
-) {
+/// Why nothing is known of a source.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unseen {
+    /// It does not answer.
+    Silent,
+    /// It is not the one that the group began with: its offsets say nothing about these checkpoints.
+    Other,
+}
+
+/// What is known of the group by now.
+pub struct Known {
+    /// Its partitions.
+    pub partitions: Vec<PartitionId>,
+    /// The identity of the source that it began with.
+    stream: Option<u64>,
+}
+
+impl Known {
+    /// Of this group.
+    pub fn of(group: &Group) -> Self {
+        Self {
+            partitions: group.partition_ids(),
+            stream: group.stream,
+        }
+    }
+
+    /// Whether this is all there is to know of it.
+    pub fn is_of(&self, group: &Group) -> bool {
+        self.partitions.len() == group.partitions.len() && self.stream == group.stream
+    }
+}
+
+/// Looks again and again, at the group as it is known at that time, until nobody listens.
+pub async fn look(source: Located, known: watch::Receiver<Known>, to: mpsc::Sender<Look>) {
     let mut turn = 0;
     loop {
         let began = Instant::now();
-        let asked = match &source {
-            // One question, whatever it is about.
-            Located::Topic(_) => Vec::new(),
-            Located::Stream(_) => next(&known.borrow(), &mut turn),
+        let (asked, stream) = {
+            let known = known.borrow();
+            let asked = match &source {
+                // One question, whatever it is about.
+                Located::Topic(_) => Vec::new(),
+                Located::Stream(_) => next(&known.partitions, &mut turn),
+            };
+            (asked, known.stream)
         };
-        let found = source.bounds(&asked).await;
-        if to
-            .send(found.map_err(|error| error.to_string()))
-            .await
-            .is_err()
-        {
+        let found = match source.identity().await {
+            Ok(identity) if is_other_source(stream, identity) => Err(Unseen::Other),
+            Ok(_) => source.bounds(&asked).await.map_err(|_| Unseen::Silent),
+            Err(_) => Err(Unseen::Silent),
+        };
+        if to.send(found).await.is_err() {
             return;
         }
         sleep((began.elapsed() * PAUSE_FOR_LOOK).clamp(SHORTEST, LONGEST)).await;

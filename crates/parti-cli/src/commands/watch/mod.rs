@@ -35,6 +35,7 @@ use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
 
 use self::app::{App, Effect, Input, Offsets};
+use self::heads::Known;
 use self::screen::Paint;
 use self::terminal::{Screen, Typed};
 use crate::exit::{CODES, Failure};
@@ -91,7 +92,7 @@ pub async fn run(args: Args) -> Result<(), Failure> {
         Located::Topic(_) => Offsets::Own,
         Located::Stream(_) => Offsets::Shared,
     });
-    let (ids, known) = watch::channel(group.partition_ids());
+    let (tell, known) = watch::channel(Known::of(&group));
     let (looks, mut looked) = mpsc::channel(1);
     if let Some(source) = source {
         tokio::spawn(heads::look(source, known, looks));
@@ -148,10 +149,10 @@ pub async fn run(args: Args) -> Result<(), Failure> {
             }
             None => {}
         }
-        ids.send_if_modified(|ids| {
-            let new = ids.len() != app.group.partitions.len();
+        tell.send_if_modified(|known| {
+            let new = !known.is_of(&app.group);
             if new {
-                *ids = app.group.partition_ids();
+                *known = Known::of(&app.group);
             }
             new
         });

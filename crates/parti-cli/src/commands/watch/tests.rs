@@ -395,8 +395,10 @@ fn trouble_is_said_and_goes_away() {
     app.update(NOW, lost());
     app.update(NOW + 4_000, lost());
     shows(&lines(&mut app, 80, 24), "the store is silent for 4s: ");
-    app.update(NOW, Input::Look(Err("no such stream".into())));
+    app.update(NOW, Input::Look(Err(Unseen::Silent)));
     shows(&lines(&mut app, 80, 24), "the source does not answer");
+    app.update(NOW, Input::Look(Err(Unseen::Other)));
+    shows(&lines(&mut app, 80, 24), "the source is not the group's");
     app.update(NOW, Input::Sight(Sight::NoGroup));
     shows(&lines(&mut app, 80, 24), "the group is gone");
     app.update(NOW, Input::Sight(Sight::Group(Box::new(group(3, 12)))));

@@ -5,6 +5,7 @@ use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 
 use super::super::app::{App, Offsets};
+use super::super::heads::Unseen;
 use super::super::list::{Health, Standing};
 use super::text::{Paint, items, put, rate, row, short};
 use crate::show::{age, count, word};
@@ -110,8 +111,10 @@ fn totals(app: &App) -> Vec<String> {
         0 => {}
         number => all.push(format!("{number} moving")),
     }
-    if app.source_trouble.is_some() {
-        all.push("the source does not answer".to_owned());
+    match app.unseen {
+        Some(Unseen::Silent) => all.push("the source does not answer".to_owned()),
+        Some(Unseen::Other) => all.push("the source is not the group's".to_owned()),
+        None => {}
     }
     if !group.unreadable.is_empty() {
         all.push(count(group.unreadable.len(), "unreadable record"));
