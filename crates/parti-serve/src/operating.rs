@@ -107,7 +107,8 @@ impl Place {
 #[derive(Serialize, ToSchema)]
 pub struct Changes {
     changes: Vec<Changed>,
-    /// The group began with another source than the one here. It goes on with this one then.
+    /// The group began with another source than the one here, and goes on with this one now, or
+    /// would.
     takes_over: bool,
 }
 
@@ -167,17 +168,18 @@ pub async fn checkpoints(
     };
     // Before the places: a checkpoint that is past the end is of a log that went back.
     let checkpoints = Checkpoints::read(&records).await?;
-    let checkpoints = checkpoints.of_source(source.identity().await?);
+    let checkpoints = checkpoints.of_source(source.identity().await?, source.topic());
     let wanted = wanted(&source, &ids, reset.to).await?;
     let rules = Rules {
         // Both the wait for owners and the one for the end of pauses, before the request's own
         // limit ends it without a word.
         force: (reset.force).then(|| app.limits.request.mul_f64(0.4).into()),
         back: true,
-        unknown: false,
+        // All that the group names, also what nobody ever took.
+        unknown: reset.partitions.is_none(),
     };
     let mut changes = checkpoints.plan(wanted, rules);
-    let takes_over = checkpoints.takes_over(&changes)?;
+    let mut takes_over = checkpoints.takes_over(&changes)?;
     let mut left_paused = Vec::new();
     let refused = |change: &Change| !matches!(change.verdict, Verdict::Change | Verdict::Same);
     let go = !reset.dry_run && !changes.iter().any(refused);
@@ -189,6 +191,7 @@ pub async fn checkpoints(
             Failure::unavailable("the service ended before checkpoints were changed")
         })??;
         (changes, left_paused) = (applied.changes, applied.left_paused);
+        takes_over &= changes.iter().all(|one| one.verdict == Verdict::Change);
         let count = changes.len();
         tracing::info!(group = name, by, why, count, "checkpoints were moved");
     } else if !reset.dry_run

@@ -12,11 +12,12 @@ use std::sync::Arc;
 
 use parti_core::ids::{Epoch, Offset, PartitionId, WorkerId};
 use parti_core::io::{Expect, StoreError, Stored, Write, WriteOutcome};
-use parti_core::key::Key;
+use parti_core::key::{Key, Prefix};
 use parti_core::record::{EventKind, PartitionRecord, Record};
 use serde::Serialize;
 use tokio::sync::oneshot;
 
+use super::other_source::OtherSource;
 use super::{Error, Patience, Reason, history, named, nonce, of_core, wall_ms};
 use crate::inspect::{OwnerSession, Records};
 use crate::store::{self, GroupStore};
@@ -31,8 +32,10 @@ const TRIES: u32 = 8;
 pub struct Checkpoints {
     pub(super) store: GroupStore,
     pub(super) records: Records,
+    /// The topic that the group is recorded to be about, if it was made with one.
+    pub(super) topic: Option<Arc<str>>,
     /// The source that the group is to take over, if it began with another one.
-    pub(super) other: Option<u64>,
+    pub(super) other: Option<OtherSource>,
 }
 
 /// Where a partition is to go on.
@@ -213,8 +216,14 @@ impl Checkpoints {
     /// Reads a group's checkpoints. They may be there before the group is: see
     /// [`Checkpoints::has_group`].
     pub async fn read(store: &GroupStore) -> Result<Self, Error> {
+        let records = Records::read(store).await?;
+        let topics = store.list(Prefix::Topics).await?;
         Ok(Self {
-            records: Records::read(store).await?,
+            records,
+            topic: topics.into_iter().find_map(|stored| match stored.key {
+                Key::Topic(name) => Some(name),
+                _ => None,
+            }),
             store: store.clone(),
             other: None,
         })
@@ -269,7 +278,7 @@ impl Checkpoints {
         stop: impl Future<Output = ()>,
     ) -> Result<Applied, Error> {
         reason.check()?;
-        if let Some(other) = self.other {
+        if let Some(other) = &self.other {
             return self.take_over(changes, rules, reason, other, stop).await;
         }
         self.carry_out(changes, rules, reason, stop).await

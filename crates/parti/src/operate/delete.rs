@@ -96,13 +96,7 @@ pub async fn delete_group_noting(
     if records.is_empty() && others.is_empty() {
         return Err(Error::NoGroup(store.group().to_owned()));
     }
-    if let Some(stored) = records.workers.iter().find(|stored| unreadable(stored)) {
-        return Err(Error::Refused(format!(
-            "{} cannot be read, so nobody can say whether that worker lives; mend or remove it \
-             with the store's own tools first",
-            stored.key
-        )));
-    }
+    check_readable(&records.workers)?;
     if records.is_closed() {
         *reached = Reached::Deleting;
     }
@@ -162,8 +156,17 @@ async fn others(store: &GroupStore) -> Result<Vec<Stored>, store::Error> {
     Ok(found)
 }
 
-fn unreadable(stored: &Stored) -> bool {
-    matches!(stored.record, Record::Unreadable(_))
+/// Refused while a session cannot be read.
+pub(super) fn check_readable(workers: &[Stored]) -> Result<(), Error> {
+    let unreadable = |stored: &&Stored| matches!(stored.record, Record::Unreadable(_));
+    match workers.iter().find(unreadable) {
+        None => Ok(()),
+        Some(stored) => Err(Error::Refused(format!(
+            "{} cannot be read, so nobody can say whether that worker lives; mend or remove it \
+             with the store's own tools first",
+            stored.key
+        ))),
+    }
 }
 
 /// Sessions as they were found, by worker.

@@ -30,26 +30,51 @@ use parti_core::key::{Key, Prefix};
 use parti_core::record::{EventKind, GroupRecord, Record};
 use parti_core::worker::Fatal;
 
-use super::delete::{end_silent, living, settled};
+use super::delete::{check_readable, end_silent, living, settled};
 use super::{Applied, Change, Checkpoints, Error, Reason, Rules, Verdict, Wanted, history, nonce};
-use crate::inspect::Records;
+use crate::inspect::{Records, is_other_source};
+
+/// A source that a group did not begin with.
+#[derive(Clone, Debug)]
+pub(super) struct OtherSource {
+    identity: u64,
+    /// Its name, if it is a topic.
+    topic: Option<String>,
+}
 
 impl Checkpoints {
-    /// The same checkpoints, seen from a source with this identity. If the group began with another
-    /// one, changes have to be of all its partitions, and the group takes this source over.
-    pub fn of_source(mut self, identity: u64) -> Self {
-        let group = self.records.identity();
-        let known = group.map(|group| group.stream).filter(|id| *id != 0);
-        self.other =
-            (identity != 0 && known.is_some_and(|known| known != identity)).then_some(identity);
+    /// The same checkpoints, seen from a source with this identity: a topic of this name, or a
+    /// stream. If the group began with another one, changes have to be of all its partitions, and
+    /// the group takes this source over.
+    pub fn of_source(mut self, identity: u64, topic: Option<&str>) -> Self {
+        let known = self.records.identity().map(|group| group.stream);
+        self.other = is_other_source(known, identity).then(|| OtherSource {
+            identity,
+            topic: topic.map(str::to_owned),
+        });
         self
     }
 
+    /// Who lives, as far as it was read, and keeps the group from going on with another source.
+    pub fn keeps_source(&self) -> Option<WorkerId> {
+        self.other.as_ref()?;
+        living(&self.records.workers).into_keys().next()
+    }
+
     /// Whether these changes make the group take over a source that is not the one it began with;
-    /// refused if they are not of all its partitions.
+    /// refused if they are not of all its partitions, or if the group is recorded to be about
+    /// another topic: whoever serves it goes by that name.
     pub fn takes_over(&self, changes: &[Change]) -> Result<bool, Error> {
-        if self.other.is_none() {
+        let Some(other) = &self.other else {
             return Ok(false);
+        };
+        if let Some(recorded) = &self.topic
+            && other.topic.as_deref() != Some(&**recorded)
+        {
+            return Err(Error::Refused(format!(
+                "the group was made for topic {recorded}, and goes on with no other: name that one, \
+                 or make another group"
+            )));
         }
         let is_set = |id: &PartitionId| changes.iter().any(|change| change.partition == *id);
         let mut left = self.records.partitions.iter().filter_map(|stored| {
@@ -73,7 +98,7 @@ impl Checkpoints {
         mut changes: Vec<Change>,
         rules: Rules,
         reason: &Reason,
-        other: u64,
+        other: &OtherSource,
         stop: impl Future<Output = ()>,
     ) -> Result<Applied, Error> {
         self.takes_over(&changes)?;
@@ -94,9 +119,10 @@ impl Checkpoints {
                 trouble: None,
             });
         }
-        // Nobody serves anything any more.
+        // Nobody serves anything any more, or knows of what nobody has taken yet.
         let rules = Rules {
             force: None,
+            unknown: true,
             ..rules
         };
         let wanted: Vec<Wanted> = changes.into_iter().map(|change| change.wanted).collect();
@@ -114,7 +140,7 @@ impl Checkpoints {
         let applied = now.carry_out(planned, rules, reason, never).await?;
         let is_set = |change: &Change| change.verdict == Verdict::Change;
         if applied.changes.iter().all(is_set) {
-            self.adopt(held, other, reason).await?;
+            self.adopt(held, other.identity, reason).await?;
         }
         Ok(applied)
     }
@@ -147,6 +173,7 @@ impl Checkpoints {
     /// Sees to it that no session is left of those who read the old source.
     async fn end_old(&self, rules: Rules) -> Result<(), Error> {
         let workers = self.records.workers.clone();
+        check_readable(&workers)?;
         match (living(&workers).into_keys().next(), rules.force) {
             (None, _) => Ok(()),
             (Some(worker), None) => Err(Error::Refused(format!(

@@ -73,6 +73,14 @@ impl Located {
         })
     }
 
+    /// The topic's name, if it is one.
+    pub fn topic(&self) -> Option<&str> {
+        match self {
+            Self::Topic(topic) => Some(topic.name()),
+            Self::Stream(_) => None,
+        }
+    }
+
     /// Where partitions begin and end.
     pub async fn bounds(
         &self,

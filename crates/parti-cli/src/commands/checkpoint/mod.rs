@@ -199,6 +199,7 @@ async fn carry_out(
             checkpoints,
             rules: manner.rules,
             reason: &manner.reason,
+            takes_over,
         };
         (applied, ending) = work.done(applied.changes, store).await?;
     }
@@ -213,7 +214,13 @@ async fn carry_out(
         if takes_over {
             tell!("the group began with another source, and would go on with this one");
         }
-        if let Some(first) = served.first() {
+        if let Some(worker) = checkpoints.keeps_source() {
+            tell!(
+                "without --dry-run it is refused while {} lives: stop all workers, or give --force if \
+                 they are gone",
+                plain(worker.as_str())
+            );
+        } else if let Some(first) = served.first() {
             tell!(
                 "without --dry-run it is refused: partition {} is being served by {}{}; pause it or \
                  stop its worker, or give --force",
@@ -283,11 +290,17 @@ fn resume<'a>(store: &GroupStore, ids: impl Iterator<Item = &'a PartitionId>) ->
     )
 }
 
+/// What there is to say of a group that goes on with another source, and did not come to the end.
+const HALF_TAKEN_OVER: &str = "some checkpoints may have changed, and nobody can join the group until \
+     the same command has done the rest";
+
 /// Changes that are carried out.
 struct Work<'a> {
     checkpoints: &'a Checkpoints,
     rules: Rules,
     reason: &'a Reason,
+    /// The group goes on with another source: nothing is paused, and nobody is asked to let go.
+    takes_over: bool,
 }
 
 impl Work<'_> {
@@ -301,10 +314,13 @@ impl Work<'_> {
         let (rules, reason) = (self.rules, self.reason);
         let Some(patience) = rules.force else {
             let applied = self.checkpoints.apply(changes, rules, reason).await;
-            return Ok((applied.map_err(|error| unfinished(error, store))?, None));
+            return Ok((
+                applied.map_err(|error| self.unfinished(error, store))?,
+                None,
+            ));
         };
         let mut signals = Endings::catch()?;
-        tell_waiting(&changes, patience);
+        self.tell_waiting(&changes, patience);
         let served = |change: &&Change| change.served_by.is_some();
         let served = changes
             .iter()
@@ -322,55 +338,75 @@ impl Work<'_> {
         tokio::pin!(applying);
         let by = tokio::select! {
             applied = &mut applying => {
-                return Ok((applied.map_err(|error| unfinished(error, store))?, None));
+                return Ok((applied.map_err(|error| self.unfinished(error, store))?, None));
             }
             by = signals.next() => by,
         };
-        tell!("stopping: what was paused is being resumed; once more ends this at once");
+        match self.takes_over {
+            true => {
+                tell!("stopping, unless checkpoints are being set; once more ends this at once")
+            }
+            false => {
+                tell!("stopping: what was paused is being resumed; once more ends this at once")
+            }
+        }
         let _ = first.send(());
         tokio::select! {
             applied = applying => {
-                let stopped = |error| Failure::ended(by, unfinished(error, store).line);
+                let stopped = |error| Failure::ended(by, self.unfinished(error, store).line);
                 Ok((applied.map_err(stopped)?, Some(by)))
             }
-            by = signals.next() => Err(Failure::ended(
-                by,
-                format!("some partitions may be left paused: {remedy} ends that"),
-            )),
+            by = signals.next() => Err(Failure::ended(by, match self.takes_over {
+                true => HALF_TAKEN_OVER.to_owned(),
+                false => format!("some partitions may be left paused: {remedy} ends that"),
+            })),
         }
     }
-}
 
-/// Says who is waited for, and for how long.
-fn tell_waiting(changes: &[Change], patience: Patience) {
-    let owners = changes
-        .iter()
-        .filter_map(|change| change.served_by.as_ref());
-    let served = owners.clone().count();
-    let owners: BTreeSet<&str> = owners.map(WorkerId::as_str).collect();
-    if owners.is_empty() {
-        return;
-    }
-    let owners: Vec<&str> = owners.into_iter().collect();
-    let (owners, served) = (plain(&owners.join(", ")), count(served, "partition"));
-    let Patience { effect, silence } = patience;
-    let wait = match effect < silence {
-        true => format!("{silence:?} (--silence: sooner an idle owner would not notice)"),
-        false => format!("{effect:?}"),
-    };
-    tell!("{served} to be let go of by {owners}; whoever has not done so is fenced after {wait}");
-}
-
-/// What failed half way, and what may be left paused by it.
-fn unfinished(error: operate::Error, store: &GroupStore) -> Failure {
-    tell!("some checkpoints may have changed; the same command again does the rest");
-    match error {
-        operate::Error::LeftPaused { cause, partitions } => {
-            let remedy = resume(store, partitions.iter());
-            let line = format!("{cause}; partitions may be left paused: {remedy} resumes them");
-            Failure::from(*cause).told(line)
+    /// Says who is waited for, and for how long.
+    fn tell_waiting(&self, changes: &[Change], patience: Patience) {
+        let Patience { effect, silence } = patience;
+        if self.takes_over {
+            if self.checkpoints.keeps_source().is_some() {
+                tell!("sessions that stay silent for {silence:?} are ended, nobody's that lives");
+            }
+            return;
         }
-        error => error.into(),
+        let owners = changes
+            .iter()
+            .filter_map(|change| change.served_by.as_ref());
+        let served = owners.clone().count();
+        let owners: BTreeSet<&str> = owners.map(WorkerId::as_str).collect();
+        if owners.is_empty() {
+            return;
+        }
+        let owners: Vec<&str> = owners.into_iter().collect();
+        let (owners, served) = (plain(&owners.join(", ")), count(served, "partition"));
+        let wait = match effect < silence {
+            true => format!("{silence:?} (--silence: sooner an idle owner would not notice)"),
+            false => format!("{effect:?}"),
+        };
+        tell!(
+            "{served} to be let go of by {owners}; whoever has not done so is fenced after {wait}"
+        );
+    }
+
+    /// What failed half way, and what may be left behind by it.
+    fn unfinished(&self, error: operate::Error, store: &GroupStore) -> Failure {
+        match error {
+            // Refused before anything was changed.
+            operate::Error::Refused(_) | operate::Error::NoGroup(_) => {}
+            _ if self.takes_over => tell!("{HALF_TAKEN_OVER}"),
+            _ => tell!("some checkpoints may have changed; the same command again does the rest"),
+        }
+        match error {
+            operate::Error::LeftPaused { cause, partitions } => {
+                let remedy = resume(store, partitions.iter());
+                let line = format!("{cause}; partitions may be left paused: {remedy} resumes them");
+                Failure::from(*cause).told(line)
+            }
+            error => error.into(),
+        }
     }
 }
 

@@ -65,13 +65,14 @@ pub async fn run(args: Args) -> Result<(), Failure> {
     }
     // Before the places: a checkpoint that is past the end is of a log that went back.
     let checkpoints = Checkpoints::read(&store).await?;
-    let checkpoints = checkpoints.of_source(source.identity().await?);
+    let checkpoints = checkpoints.of_source(source.identity().await?, source.topic());
     let wanted = places_of(&source, &partitions, to).await?;
     let manner = Manner {
         rules: Rules {
             force: args.change.force(),
             back: true,
-            unknown: false,
+            // All that the group names, also what nobody ever took.
+            unknown: args.which.all,
         },
         dry_run: args.change.dry_run,
         reason,

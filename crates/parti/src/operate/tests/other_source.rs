@@ -1,7 +1,9 @@
 //! A group that takes over another source than the one it began with.
 
 use futures_util::future::BoxFuture;
+use parti_core::ids::Nonce;
 use parti_core::io::{Expect, Write, WriteOutcome};
+use parti_core::record::{Layout, TopicRecord};
 
 use super::*;
 
@@ -18,7 +20,7 @@ async fn named(desk: &Desk) -> u64 {
 
 /// Has all partitions go on at 0 of the other source.
 async fn reset(desk: &Desk) -> Result<Applied, Error> {
-    let checkpoints = Checkpoints::read(&desk.store).await?.of_source(OTHER);
+    let checkpoints = Checkpoints::read(&desk.store).await?.of_source(OTHER, None);
     let ids: Vec<_> = desk
         .seen()
         .await
@@ -115,7 +117,7 @@ async fn a_take_over_that_cannot_be_done_in_full_touches_nothing() {
     desk.group().await;
     desk.owned("0", None, Some(3)).await;
     let checkpoints = Checkpoints::read(&desk.store).await.expect("readable");
-    let checkpoints = checkpoints.of_source(OTHER);
+    let checkpoints = checkpoints.of_source(OTHER, None);
     let wanted = vec![Wanted::at(partition("0"), Offset(0))];
     // Going back is not allowed.
     let planned = checkpoints.plan(wanted, Rules::default());
@@ -124,4 +126,57 @@ async fn a_take_over_that_cannot_be_done_in_full_touches_nothing() {
         .await;
     assert!(matches!(refused, Err(Error::Refused(_))), "{refused:?}");
     assert_eq!(named(&desk).await, 7);
+}
+
+/// Whoever was told to serve it is dead and forgotten by then.
+#[tokio::test(start_paused = true)]
+async fn what_nobody_has_taken_yet_is_set_too() {
+    let desk = Desk::new();
+    desk.group().await;
+    desk.owned("0", None, Some(3)).await;
+    let life = desk.session("worker-0", SessionStatus::Live).await;
+    desk.told("worker-0", life, &["0", "1"], &[]).await;
+    let checkpoints = Checkpoints::read(&desk.store).await.expect("readable");
+    let checkpoints = checkpoints.of_source(OTHER, None);
+    assert_eq!(checkpoints.keeps_source(), Some(worker("worker-0")));
+    let wanted = ["0", "1"].map(|id| Wanted::at(partition(id), Offset(0)));
+    let rules = rules(true, true);
+    let planned = checkpoints.plan(wanted.to_vec(), rules);
+    let applied = checkpoints.apply(planned, rules, &reason()).await;
+    let verdicts = applied.expect("taken over").changes.into_iter();
+    let verdicts: Vec<Verdict> = verdicts.map(|change| change.verdict).collect();
+    assert_eq!(verdicts, [Verdict::Change, Verdict::Change]);
+    assert_eq!(named(&desk).await, OTHER);
+}
+
+/// The service goes by the topic's name: with another one, nobody could work any more.
+#[tokio::test]
+async fn a_group_that_was_made_for_a_topic_takes_over_that_one_anew_and_no_other() {
+    let desk = Desk::new();
+    desk.group().await;
+    desk.owned("0", None, Some(3)).await;
+    let topic = TopicRecord {
+        partitions: 1,
+        layout: Layout::Xxh3Modulo,
+        subject: None,
+        strategy: None,
+        nonce: Nonce(1),
+    };
+    let record = Record::Topic(Arc::new(topic));
+    desk.put(Key::Topic("orders".into()), record).await;
+    let checkpoints = Checkpoints::read(&desk.store).await.expect("readable");
+    let wanted = vec![Wanted::at(partition("0"), Offset(0))];
+    let rules = rules(false, true);
+    for (topic, takes_over) in [
+        (None, false),
+        (Some("other"), false),
+        (Some("orders"), true),
+    ] {
+        let checkpoints = checkpoints.clone().of_source(OTHER, topic);
+        let planned = checkpoints.plan(wanted.clone(), rules);
+        let done = checkpoints.apply(planned, rules, &reason()).await;
+        assert_eq!(done.is_ok(), takes_over, "{topic:?}: {done:?}");
+        let now = if takes_over { OTHER } else { 7 };
+        assert_eq!(named(&desk).await, now, "{topic:?}");
+    }
 }
