@@ -15,7 +15,9 @@ use parti_core::problem::{Problem, Problems};
 use crate::handler::HandlerError;
 use crate::store::{Change, Scope, Store};
 
-/// Lists the partitions of a group. Every worker of a group must list the same.
+/// Lists the partitions of a group. Every worker of a group must list the same, and of a source that
+/// was made with a number of partitions ([`Source::partitions`](crate::source::Source::partitions))
+/// all of them: what nobody lists, nobody handles.
 #[async_trait]
 pub trait PartitionSource: fmt::Debug + Send + Sync + 'static {
     /// All partitions there are. A failed listing leaves the last list in force.
@@ -67,7 +69,11 @@ fn parse(text: &str) -> Result<Vec<Partition>, HandlerError> {
     let named = lines.filter(|(_, line)| !line.is_empty() && !line.starts_with('#'));
     let mut named = named.peekable();
     if let Some((_, first)) = named.peek()
-        && (first.starts_with('[') || *first == "-" || first.starts_with("- "))
+        && (first.starts_with('[')
+            || ["-", "---"].contains(first)
+            || ["- ", "--- ", "%YAML "]
+                .iter()
+                .any(|start| first.starts_with(start)))
     {
         let partitions = parti_core::partition::from_yaml(text)?;
         parti_core::partition::list(partitions.clone())?;

@@ -50,7 +50,7 @@ pub struct Args {
     #[arg(long, value_name = "FILE", conflicts_with = "rate")]
     file: Option<String>,
     /// Make up so many messages a second
-    #[arg(long, value_name = "PER-SECOND")]
+    #[arg(long, value_name = "PER-SECOND", value_parser = clap::value_parser!(u32).range(1..))]
     rate: Option<u32>,
     /// For how long to make up messages
     #[arg(long = "for", value_name = "DURATION", requires = "rate", default_value = "10s", value_parser = flags::duration)]
@@ -66,7 +66,6 @@ pub async fn run(args: Args) -> Result<(), Failure> {
     };
     let topic = Target::open(&args).await?;
     let produced = match (args.rate, file) {
-        (Some(0), _) => return Err(Failure::usage("--rate 0 makes no messages; give 1 or more")),
         (Some(rate), _) => make_up(&topic, rate, args.duration).await?,
         (None, Some(file)) => {
             read_lines(&topic, BufReader::new(file), args.key_field.as_deref()).await?
@@ -206,12 +205,16 @@ impl Stored {
             1 => format!("The first {what} was produced"),
             number => format!("The first {number} {what}s were produced"),
         };
+        let rest = match number {
+            0 => "nor was this",
+            _ => "what follows was not",
+        };
         match is_open {
             true => format!(
                 "{stored}; whether the next {} went in, or some of them, is not known",
                 count(failed, what)
             ),
-            false => format!("{stored}, what follows was not: mend it, and give the rest again"),
+            false => format!("{stored}, {rest}: mend it, and give the rest again"),
         }
     }
 }
