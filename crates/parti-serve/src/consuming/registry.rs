@@ -347,6 +347,11 @@ impl Registry {
         if let Some(seat) = seat {
             return Ok(seat);
         }
+        // Anybody can write a token. What begins a member of the group, and keeps the session's own
+        // client waiting meanwhile, is only one whose secret the session's record knows.
+        if let Some(ended) = self.how(&shown).await? {
+            return Err(ended.failure());
+        }
         let Some(_coming) = Coming::begin(&self.coming, &shown.id) else {
             return Err(Failure::unavailable("the session is on its way here"));
         };
