@@ -16,10 +16,11 @@ use serde_json::{Map, Value};
 use tokio::sync::{oneshot, watch};
 use tokio_util::task::TaskTracker;
 
+use super::ended::{End, Ended, Meaning};
 use super::groups::Setup;
 use super::host::host;
 use super::names;
-use super::seat::{Client, End, Ended, Meaning, Seat};
+use super::seat::{Client, Seat};
 use super::token::{self, Secret, SessionId, Shown};
 use crate::access::Hashed;
 use crate::failure::Failure;
