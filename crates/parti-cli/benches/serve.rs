@@ -1,4 +1,4 @@
-//! What the service does in a second: commits, assignments, many consumers.
+//! What the service does in a second: commits, assignments, revokes, many consumers.
 //!
 //! `cargo bench -p parti-cli --bench serve [-- --consumers 1000]`
 //!
@@ -18,6 +18,8 @@ use serde_json::{Value, json};
 const BATCH: usize = 100;
 /// How long commits are measured.
 const LENGTH: Duration = Duration::from_secs(5);
+/// A revoke's `deadline_ms` is so long after it began (`handoff.release_warning`, as it is by default).
+const RELEASE_WARNING_MS: u64 = 10_000;
 /// Clients that commit at once.
 const COMMITTERS: u32 = 4;
 
@@ -271,6 +273,34 @@ fn latency(served: &Served) {
     took.sort_unstable();
     println!(
         "assigned: 64 at once reach the client p50 {:.0} ms, max {:.0} ms after each take began",
+        percentile(&took, 0.5),
+        percentile(&took, 1.0)
+    );
+    revokes(&mut client, &session);
+}
+
+/// From when the service has a partition released to the client's ear, by one wall clock: half of
+/// them go to somebody who comes.
+fn revokes(client: &mut Client, session: &Session) {
+    let _newcomer = register(client, "latency");
+    let mut took: Vec<u128> = Vec::new();
+    while took.len() < 32 {
+        let next = session.news.recv_timeout(Duration::from_secs(120));
+        let (event, data, at) = next.expect("an event in time");
+        if event != "revoke" {
+            continue;
+        }
+        let deadline = data["deadline_ms"].as_u64().expect("a time");
+        let began = deadline - RELEASE_WARNING_MS;
+        took.push(u128::from(at.saturating_sub(began)) * 1000);
+        let release = json!({"partition": data["partition"], "epoch": data["epoch"]});
+        let path = format!("{}/released", session.path);
+        client.ask("POST", &path, &session.token, &release);
+    }
+    took.sort_unstable();
+    println!(
+        "revoke: {} reach the client p50 {:.0} ms, max {:.0} ms after each began",
+        took.len(),
         percentile(&took, 0.5),
         percentile(&took, 1.0)
     );

@@ -1,10 +1,10 @@
 //! What handlers get out of a request, with errors that look like all others.
 
 use std::ops::RangeInclusive;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use axum::body::Bytes;
+use axum::body::{Bytes, HttpBody as _};
 use axum::extract::rejection::BytesRejection;
 use axum::extract::{FromRequest, FromRequestParts, Path, Query, Request};
 use axum::http::request::Parts;
@@ -15,7 +15,27 @@ use serde_json::{Map, Value};
 
 use crate::App;
 use crate::failure::Failure;
+use crate::room::Taken;
 use crate::strict::Strict;
+
+/// Bodies of so many bytes take no room from others: whoever sends little is served, whatever else comes.
+const SMALL: u64 = 16 * 1024;
+
+/// The room that the body of a request takes, which is its own until it is answered.
+#[derive(Clone, Debug, Default)]
+pub struct Carried(Arc<OnceLock<Taken>>);
+
+impl Carried {
+    /// Sets room aside for so many bytes, before any of them is read.
+    async fn take(&self, bytes: u64, app: &App) -> Result<(), Failure> {
+        if bytes > SMALL {
+            let taken = app.body_room.take(bytes as usize).await?;
+            // A request has one body.
+            let _ = self.0.set(taken);
+        }
+        Ok(())
+    }
+}
 
 /// A JSON body. Nothing else is taken for one: a form of a foreign page cannot be JSON.
 pub struct Body<T>(pub T);
@@ -39,6 +59,12 @@ impl<T: DeserializeOwned> FromRequest<Arc<App>> for Body<T> {
                 "send it with content-type: application/json",
             ));
         }
+        let carried = request.extensions().get::<Carried>();
+        let carried = carried.cloned().unwrap_or_default();
+        // As much as it says, or may have.
+        let most = app.limits.body as u64;
+        let bytes = request.body().size_hint().upper().unwrap_or(most).min(most);
+        carried.take(bytes, app).await?;
         // A part of the time for the whole request: then there is some left to say what is wrong.
         let limit = app.limits.request / 3;
         let coming = Bytes::from_request(request, app);

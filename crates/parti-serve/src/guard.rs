@@ -26,6 +26,7 @@ use axum::response::{IntoResponse, Response};
 
 use crate::App;
 use crate::access::{Role, bearer};
+use crate::extract::Carried;
 use crate::failure::{Failure, Told};
 use crate::listen::{HEAD_BYTES, Peer};
 use crate::refusals::Refusals;
@@ -75,6 +76,9 @@ pub async fn guard(State(app): State<Arc<App>>, mut request: Request, next: Next
     let began = Instant::now();
     let asked = Asked::of(&request);
     let is_api = is_api(request.uri().path());
+    // The room of its body is free again when it is answered.
+    let carried = Carried::default();
+    request.extensions_mut().insert(carried.clone());
     let answer = match check(&app, &mut request) {
         Err(failure) => failure.into_response(),
         Ok(()) => match tokio::time::timeout(app.limits.request, next.run(request)).await {

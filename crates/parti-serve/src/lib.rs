@@ -67,10 +67,14 @@ use room::Room;
 pub struct Limits {
     /// Bytes of a request's body.
     pub body: usize,
+    /// Bytes of all bodies that come, or whose requests are not answered yet, but for small ones.
+    pub bodies: usize,
     /// Bytes of one answer with messages, unless a single message is larger.
     pub fetch: usize,
     /// Bytes of all such answers that are being made, or wait for their readers.
     pub fetches: usize,
+    /// How long a request waits for room for its body, or its answer.
+    pub patience: Duration,
     /// Connections at once.
     pub connections: usize,
     /// Live streams of groups at once.
@@ -91,8 +95,10 @@ impl Default for Limits {
     fn default() -> Self {
         Self {
             body: 4 * 1024 * 1024,
+            bodies: 128 * 1024 * 1024,
             fetch: topics::MOST_BYTES,
             fetches: 64 * 1024 * 1024,
+            patience: Duration::from_secs(20),
             connections: 4_096,
             live_streams: 256,
             sessions: 2_000,
@@ -163,6 +169,7 @@ pub(crate) struct App {
     pub(crate) health: Health,
     pub(crate) fits: Fits,
     pub(crate) refusals: Refusals,
+    pub(crate) body_room: Room,
     pub(crate) fetch_room: Room,
     pub(crate) live_slots: Arc<Semaphore>,
     pub(crate) session_slots: Arc<Semaphore>,
@@ -206,6 +213,12 @@ impl Service {
         let unread = settings.config.session_ttl();
         let places = Arc::new(Places::new(settings.store, settings.source));
         let most = settings.limits.sessions;
+        let Limits {
+            bodies,
+            fetches,
+            patience,
+            ..
+        } = settings.limits;
         let app = Arc::new(App {
             sessions: Registry::new(places.clone(), settings.config, most),
             places,
@@ -217,7 +230,12 @@ impl Service {
             health: Health::default(),
             fits: Fits::default(),
             refusals: Refusals::new(settings.limits.alike),
-            fetch_room: Room::new(settings.limits.fetches),
+            body_room: Room::new(
+                bodies,
+                patience,
+                "too many large bodies are on their way here",
+            ),
+            fetch_room: Room::new(fetches, patience, "too many answers wait for their readers"),
             live_slots: Arc::new(Semaphore::new(settings.limits.live_streams)),
             // A stream that was replaced may still be open for a moment.
             session_slots: Arc::new(Semaphore::new(most * 2)),

@@ -1,5 +1,5 @@
-//! Room for what is on its way to readers: whoever reads slowly holds up others of its kind, never
-//! the memory of this process.
+//! Room for what is on its way to readers, and for what comes from senders: whoever is slow holds up
+//! others of its kind, never the memory of this process.
 //!
 //! ```text
 //!   take(bytes) ──▶ Taken ── fill(body) ──▶ Bytes ──▶ on its way ──▶ the last of them is written:
@@ -14,22 +14,20 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, SemaphorePermit};
 
 use crate::failure::Failure;
 
-/// Whoever gets no room within this time is told so.
-const PATIENCE: Duration = Duration::from_secs(20);
-
 /// So many answers are made at once: whoever asks for much leaves some of the processors to others.
 const AT_ONCE: usize = 4;
 
-/// So many bytes, for all answers together.
+/// So many bytes, for all of a kind together.
 #[derive(Debug)]
 pub struct Room {
     turns: Semaphore,
     free: Arc<Semaphore>,
     all: u32,
     patience: Duration,
+    full: &'static str,
 }
 
-/// Some of it, set aside for one answer.
+/// Some of it, set aside for one answer or body.
 #[derive(Debug)]
 pub struct Taken {
     permit: OwnedSemaphorePermit,
@@ -49,14 +47,15 @@ impl AsRef<[u8]> for Filled {
 }
 
 impl Room {
-    /// Room for so many bytes.
-    pub fn new(bytes: usize) -> Self {
+    /// Room for so many bytes. Whoever gets none in this time is told that it is full, in these words.
+    pub fn new(bytes: usize, patience: Duration, full: &'static str) -> Self {
         let all = u32::try_from(bytes).unwrap_or(u32::MAX);
         Self {
             turns: Semaphore::new(AT_ONCE),
             free: Arc::new(Semaphore::new(all as usize)),
             all,
-            patience: PATIENCE,
+            patience,
+            full,
         }
     }
 
@@ -69,9 +68,7 @@ impl Room {
                 permit,
                 is_all: bytes == self.all,
             }),
-            _ => Err(Failure::unavailable(
-                "too many answers wait for readers who do not take them",
-            )),
+            _ => Err(Failure::unavailable(self.full)),
         }
     }
 
@@ -101,9 +98,11 @@ impl Taken {
 mod tests {
     use super::*;
 
+    const SOON: Duration = Duration::from_millis(1);
+
     #[tokio::test]
     async fn room_is_taken_until_the_answer_is_written() {
-        let room = Room::new(100);
+        let room = Room::new(100, SOON, "full");
         let free = || room.free.available_permits();
         let taken = room.take(60).await.expect("room");
         assert_eq!(free(), 40);
@@ -127,10 +126,7 @@ mod tests {
 
     #[tokio::test]
     async fn who_gets_no_room_is_told_so() {
-        let room = Room {
-            patience: Duration::from_millis(1),
-            ..Room::new(100)
-        };
+        let room = Room::new(100, SOON, "too many answers");
         let _deaf = room.take(80).await.expect("room").fill(vec![7; 80]);
         let refused = room.take(50).await.expect_err("none is left");
         assert!(refused.message().contains("too many answers"));

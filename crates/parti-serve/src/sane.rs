@@ -7,9 +7,10 @@ use crate::listen::HEAD_BYTES;
 /// Bytes of a token: more would leave too little of a request's head to the rest of it.
 pub const LONGEST_TOKEN: usize = HEAD_BYTES / 2;
 
-/// What clients, and browsers in particular, send by themselves. Who trusts a header of these lets
-/// in everybody who gets as far as here: none of them is a proxy's word for who somebody is.
-const BY_THEMSELVES: [&str; 31] = [
+/// What clients, and browsers in particular, send by themselves, or proxies add to every request. Who
+/// trusts a header of these lets in everybody who gets as far as here: none of them is a proxy's word
+/// for who somebody is.
+const OF_EVERYBODY: [&str; 46] = [
     "authorization",
     "cache-control",
     "connection",
@@ -18,6 +19,7 @@ const BY_THEMSELVES: [&str; 31] = [
     "date",
     "dnt",
     "expect",
+    "forwarded",
     "from",
     "host",
     "keep-alive",
@@ -32,31 +34,45 @@ const BY_THEMSELVES: [&str; 31] = [
     "referer",
     "save-data",
     "te",
+    "traceparent",
+    "tracestate",
     "trailer",
     "transfer-encoding",
     "upgrade",
     "upgrade-insecure-requests",
     "user-agent",
     "via",
+    "x-client-ip",
+    "x-correlation-id",
     "x-csrf-token",
+    "x-forwarded-by",
+    "x-forwarded-for",
+    "x-forwarded-host",
+    "x-forwarded-port",
+    "x-forwarded-prefix",
+    "x-forwarded-proto",
+    "x-forwarded-scheme",
+    "x-forwarded-server",
     "x-parti-csrf",
+    "x-real-ip",
+    "x-request-id",
     "x-requested-with",
 ];
 
 /// The same, by how they begin.
-const BY_THEMSELVES_BEGIN: [&str; 5] = ["accept", "access-control-", "content-", "if-", "sec-"];
+const OF_EVERYBODY_BEGIN: [&str; 5] = ["accept", "access-control-", "content-", "if-", "sec-"];
 
 /// Why no proxy can name people in this header.
 pub fn check_proxy_header(name: &HeaderName) -> Result<(), String> {
     let text = name.as_str();
-    let begins = || BY_THEMSELVES_BEGIN.iter().any(|one| text.starts_with(one));
-    if !BY_THEMSELVES.contains(&text) && !begins() {
+    let begins = || OF_EVERYBODY_BEGIN.iter().any(|one| text.starts_with(one));
+    if !OF_EVERYBODY.contains(&text) && !begins() {
         return Ok(());
     }
     Err(format!(
-        "--trust-proxy-header: {text:?} is a header that clients send by themselves, so everybody \
-         would be let in; give one that only the proxy sets, and that it removes from what clients \
-         send, such as x-forwarded-user"
+        "--trust-proxy-header: {text:?} is a header that clients send by themselves, or proxies add \
+         to every request, so everybody would be let in; give one that only the proxy sets, \
+         and that it removes from what clients send, such as x-forwarded-user"
     ))
 }
 
@@ -78,7 +94,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_header_that_clients_send_by_themselves_names_nobody() {
+    fn a_header_that_everybody_comes_with_names_nobody() {
         let check = |name: &str| check_proxy_header(&name.parse().expect("a header"));
         for name in [
             "x-forwarded-user",
@@ -102,6 +118,13 @@ mod tests {
             "sec-fetch-site",
             "if-none-match",
             "x-parti-csrf",
+            "X-Forwarded-For",
+            "forwarded",
+            "x-real-ip",
+            "x-request-id",
+            "traceparent",
+            "tracestate",
+            "via",
         ] {
             let why = check(name).expect_err(name);
             assert!(why.contains(&name.to_ascii_lowercase()), "{why}");

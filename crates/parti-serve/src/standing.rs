@@ -30,9 +30,9 @@ use crate::failure::Failure;
 const BELIEVED: Duration = Duration::from_secs(30);
 /// A write that nobody waits for any more, after so long, had no answer.
 const UNANSWERED: Duration = Duration::from_secs(1);
-/// Sessions and fetches of a group are refused: for everybody, so without its name.
-const REPLACED: &str = "the store or the log is not the one that a group began with: its sessions \
-                        and fetches are refused here; what this service logs says more";
+/// Sessions and fetches of groups are refused: for everybody, so without their names.
+const REPLACED: &str = "the store or the log is not the one that its groups began with: their \
+                        sessions and fetches are refused here; what this service logs says more";
 /// So many refusals, one after the other, and it is not tried again while somebody waits.
 const REFUSALS: u64 = 2;
 
@@ -50,6 +50,8 @@ struct State {
     log: Option<Trouble>,
     /// Groups that this instance can do nothing for, because its store or log is not theirs.
     strangers: BTreeMap<String, Instant>,
+    /// When some group was last found to have its own store and log here.
+    served: Option<Instant>,
     /// How often the store refused to write, and how often since it last did.
     refusals: u64,
     in_a_row: u64,
@@ -69,7 +71,11 @@ impl Standing {
         let fresh = |since: &Instant| since.elapsed() < BELIEVED;
         let found = all.find(|trouble| fresh(&trouble.since));
         let found = found.map(|trouble| trouble.told);
-        found.or_else(|| state.strangers.values().any(fresh).then_some(REPLACED))
+        // Whose topic was made anew is refused at every instance, and others are not: only where no
+        // group at all is at home, another instance may do better.
+        let serves = state.served.as_ref().is_some_and(fresh);
+        let is_elsewhere = !serves && state.strangers.values().any(fresh);
+        found.or(is_elsewhere.then_some(REPLACED))
     }
 
     /// Does something that ends with a write. If the store refuses to write meanwhile, again and
@@ -123,6 +129,7 @@ impl Standing {
     pub fn group_has_its_log(&self, group: &str, has: bool) {
         self.0.send_if_modified(|state| {
             if has {
+                state.served = Some(Instant::now());
                 return state.strangers.remove(group).is_some();
             }
             state
@@ -309,17 +316,19 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_group_that_is_refused_is_told_until_it_is_served() {
+    async fn where_all_groups_are_refused_others_may_do_better() {
         let standing = Standing::default();
         standing.group_has_its_log("g", false);
-        standing.group_has_its_log("h", true);
         let told = standing.trouble().expect("trouble");
-        assert!(
-            told.contains("not the one that a group began with"),
-            "{told}"
-        );
+        assert!(told.contains("not the one that its groups"), "{told}");
+        standing.group_has_its_log("h", true);
+        assert!(standing.trouble().is_none(), "one of many is alone with it");
+        tokio::time::advance(BELIEVED).await;
+        standing.group_has_its_log("g", false);
+        assert!(standing.trouble().is_some(), "and is the only one now");
         standing.group_has_its_log("g", true);
         assert!(standing.trouble().is_none());
+        tokio::time::advance(BELIEVED).await;
         standing.group_has_its_log("g", false);
         tokio::time::advance(BELIEVED).await;
         assert!(standing.trouble().is_none(), "nobody asks any more");

@@ -10,7 +10,8 @@ use parti::{
 };
 use tokio::sync::{oneshot, watch};
 
-use super::seat::{End, Ended, Seat};
+use super::ended::{End, Ended};
+use super::seat::Seat;
 
 /// What a member is called in its group, or why it has no name.
 pub type Claim = Result<(WorkerId, Incarnation), WorkerError>;

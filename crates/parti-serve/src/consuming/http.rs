@@ -4,7 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Json;
-use axum::extract::State;
+use axum::extract::{FromRequestParts, State};
+use axum::http::request::Parts;
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::Response;
 use serde::{Deserialize, Serialize};
@@ -148,17 +149,19 @@ pub async fn list(
     }))
 }
 
-/// The session that a request is about, by its token; this is a sign of life.
-async fn seat(
-    app: &App,
-    headers: &HeaderMap,
-    path: &(String, String),
-) -> Result<Arc<Seat>, Failure> {
-    let (group, session) = path;
-    let token = bearer(headers).unwrap_or_default();
-    let seat = app.sessions.find(token, group, session).await?;
-    seat.hear()?;
-    Ok(seat)
+/// The session that a request is about, by its token: looked for before anything of a body is read,
+/// which nobody else can have done.
+pub struct Seated(Arc<Seat>);
+
+impl FromRequestParts<Arc<App>> for Seated {
+    type Rejection = Failure;
+
+    async fn from_request_parts(parts: &mut Parts, app: &Arc<App>) -> Result<Self, Failure> {
+        let named = Named::<(String, String)>::from_request_parts(parts, app);
+        let Named((group, session)) = named.await?;
+        let token = bearer(&parts.headers).unwrap_or_default();
+        Ok(Self(app.sessions.find(token, &group, &session).await?))
+    }
 }
 
 /// What happens to a session: server-sent events `session`, `assigned`, `revoke`, `lost`, `end`.
@@ -226,11 +229,10 @@ pub struct Results {
 ))]
 pub async fn commits(
     State(app): State<Arc<App>>,
-    headers: HeaderMap,
-    Named(path): Named<(String, String)>,
+    Seated(seat): Seated,
     Body(commits): Body<Commits>,
 ) -> Result<Json<Results>, Failure> {
-    let seat = seat(&app, &headers, &path).await?;
+    seat.hear()?;
     if commits.commits.len() > MOST_COMMITS {
         return Err(Failure::bad(
             format!("one request has up to {MOST_COMMITS} commits"),
@@ -258,11 +260,10 @@ pub async fn commits(
 ))]
 pub async fn released(
     State(app): State<Arc<App>>,
-    headers: HeaderMap,
-    Named(path): Named<(String, String)>,
+    Seated(seat): Seated,
     Body(release): Body<Release>,
 ) -> Result<Json<Released>, Failure> {
-    let seat = seat(&app, &headers, &path).await?;
+    seat.hear()?;
     let releasing = app.places.standing.unless_refused(seat.release(&release));
     let released = seat.unless_cut_off(releasing).await?;
     Ok(Json(released))
@@ -297,13 +298,8 @@ pub struct Heard {
         (status = 200, body = Heard),
         (status = "4XX", body = ErrorBody), (status = "5XX", body = ErrorBody)
 ))]
-pub async fn heartbeat(
-    State(app): State<Arc<App>>,
-    headers: HeaderMap,
-    Named((group, session)): Named<(String, String)>,
-) -> Result<Json<Heard>, Failure> {
-    let token = bearer(&headers).unwrap_or_default();
-    let left = app.sessions.find(token, &group, &session).await?.hear()?;
+pub async fn heartbeat(Seated(seat): Seated) -> Result<Json<Heard>, Failure> {
+    let left = seat.hear()?;
     Ok(Json(Heard {
         result: "ok",
         lease_ms: millis(left),

@@ -19,6 +19,7 @@
 //! Safety is where it always is: in the partition's record. A client that was given up keeps its
 //! epochs in its pocket; whatever it commits under them is refused.
 
+mod ended;
 mod groups;
 mod host;
 mod http;

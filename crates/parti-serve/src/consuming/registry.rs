@@ -16,10 +16,11 @@ use serde_json::{Map, Value};
 use tokio::sync::{oneshot, watch};
 use tokio_util::task::TaskTracker;
 
+use super::ended::{End, Ended, Meaning};
 use super::groups::Setup;
 use super::host::host;
 use super::names;
-use super::seat::{Client, End, Ended, Meaning, Seat};
+use super::seat::{Client, Seat};
 use super::token::{self, Secret, SessionId, Shown};
 use crate::access::Hashed;
 use crate::failure::Failure;
@@ -245,8 +246,16 @@ impl Registry {
     }
 
     fn seat(&self, id: &SessionId, seat: Arc<Seat>, secret: Hashed, named: &Named) {
-        self.entries().insert(id.clone(), Entry { seat, secret });
+        let entry = Entry {
+            seat: seat.clone(),
+            secret,
+        };
+        self.entries().insert(id.clone(), entry);
         named.send_replace(Some(id.clone()));
+        // Whoever stops this instance may have looked before who is here.
+        if self.is_stopping() {
+            seat.end(End::Service);
+        }
     }
 
     /// What a token tells, if it is the one of this session, and the seat if this instance holds it.
@@ -347,6 +356,11 @@ impl Registry {
         if let Some(seat) = seat {
             return Ok(seat);
         }
+        // Anybody can write a token. What begins a member of the group, and keeps the session's own
+        // client waiting meanwhile, is only one whose secret the session's record knows.
+        if let Some(ended) = self.how(&shown).await? {
+            return Err(ended.failure());
+        }
         let Some(_coming) = Coming::begin(&self.coming, &shown.id) else {
             return Err(Failure::unavailable("the session is on its way here"));
         };
@@ -413,4 +427,27 @@ fn wrong_token() -> Failure {
         "this needs the session's own token",
         "send the header Authorization: Bearer TOKEN, as registering answered",
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::consuming::seat::tests::seat;
+    use parti::store::Memory;
+
+    #[tokio::test]
+    async fn who_comes_while_the_instance_stops_is_told_too() {
+        let (seat, _folder) = seat().await;
+        let places = Arc::new(Places::new(Arc::new(Memory::new()), None));
+        let registry = Registry::new(places, Config::default(), 1);
+        registry.stop(Duration::from_secs(1)).await;
+        let id = SessionId {
+            group: "g".into(),
+            worker: WorkerId::new("worker-0"),
+            incarnation: Incarnation(1),
+        };
+        let named = watch::Sender::new(None);
+        registry.seat(&id, seat.clone(), Hashed::of(b"secret"), &named);
+        assert_eq!(seat.ending().await, End::Service);
+    }
 }

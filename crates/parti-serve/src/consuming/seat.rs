@@ -20,15 +20,19 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 use utoipa::ToSchema;
 
+use super::ended::{End, Ended, Meaning};
 use super::progress::{Commit, Committed, Release, Released, Verdict, not_held, refused, verdict};
-use crate::failure::{DISMISSED, Failure};
+use crate::failure::Failure;
 use crate::places::Opened;
 use crate::sse::{self, Frames};
 
 /// What a client hears whose instance cannot know any more what is its own.
 const CUT_OFF: &str = "this instance does not reach its store";
-/// News that wait for a slow stream; then it is ended, and a new one starts from what is held.
-const WAITING: usize = 10_000;
+/// News that wait for a slow stream, besides what every stream begins with.
+const WAITING: usize = 1_000;
+/// What the older of two streams hears. Whoever opened it once more would end the other one, and so on:
+/// two processes that share a token would both handle what is the session's.
+const TAKEN_OVER: &str = "taken_over";
 
 /// What shows that a consumer is there.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, ToSchema)]
@@ -53,31 +57,6 @@ pub struct Client {
     pub liveness: Liveness,
 }
 
-/// Why a session ends.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum End {
-    /// The client said goodbye.
-    Goodbye,
-    /// The client gave no sign of life.
-    Silent,
-    /// The group gave the session up.
-    Lost,
-    /// This instance stops.
-    Service,
-}
-
-impl End {
-    /// For people and programs.
-    pub fn why(self) -> &'static str {
-        match self {
-            Self::Goodbye => "deregistered",
-            Self::Silent => "no sign of life for the session's TTL",
-            Self::Lost => "the group gave this session up",
-            Self::Service => "the service stops",
-        }
-    }
-}
-
 /// How far a session is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Phase {
@@ -87,72 +66,16 @@ enum Phase {
     Over(Ended),
 }
 
-/// What the end of a session means for its client.
+/// What becomes of news.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Meaning {
-    /// Another session may follow.
-    Gone,
-    /// So it may; an operator ended this one, or the group saw nothing of it for its TTL.
-    Evicted,
-    /// An operator ended it, and wants the client to stay away.
-    Dismissed,
-}
-
-impl Meaning {
-    /// For programs: the same word in the stream's `end` and in answers.
-    pub fn code(self) -> &'static str {
-        match self {
-            Self::Gone => "session_gone",
-            Self::Evicted => "evicted",
-            Self::Dismissed => "dismissed",
-        }
-    }
-}
-
-/// How a session has ended.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Ended {
-    /// Why, for people.
-    pub why: String,
-    /// What that means for the client.
-    pub meaning: Meaning,
-}
-
-impl Ended {
-    /// For this reason; another session may follow.
-    pub fn because(why: impl ToString) -> Self {
-        Self {
-            why: why.to_string(),
-            meaning: Meaning::Gone,
-        }
-    }
-
-    /// The group gave it up.
-    pub fn evicted() -> Self {
-        Self {
-            why: End::Lost.why().to_owned(),
-            meaning: Meaning::Evicted,
-        }
-    }
-
-    /// The client is to stay away.
-    pub fn dismissed() -> Self {
-        Self {
-            why: DISMISSED.to_owned(),
-            meaning: Meaning::Dismissed,
-        }
-    }
-
-    /// What requests of the session are answered from now on.
-    pub fn failure(&self) -> Failure {
-        match self.meaning {
-            Meaning::Dismissed => Failure::dismissed(&self.why),
-            meaning => Failure::over(
-                meaning.code(),
-                format!("this session is over: {}", self.why),
-            ),
-        }
-    }
+enum Ear {
+    /// No stream is open.
+    Closed,
+    /// The newest stream tells them.
+    Open,
+    /// It is open, but was too slow, and missed some: it ends, and another one starts from what is
+    /// held.
+    Behind,
 }
 
 struct Held {
@@ -177,8 +100,8 @@ struct State {
     taken: BTreeMap<PartitionId, (Epoch, Option<Offset>)>,
     /// What the open stream is to tell.
     news: VecDeque<Bytes>,
-    /// Which stream is open; 0: none.
-    stream: u64,
+    ear: Ear,
+    /// How many streams there have been: the newest counts.
     streams: u64,
     /// When the client was last heard.
     heard: Instant,
@@ -192,15 +115,17 @@ impl State {
     }
 
     fn tell(&mut self, event: &str, data: &Value) {
-        if self.stream == 0 {
+        if self.ear != Ear::Open {
             return;
         }
-        if self.news.len() >= WAITING {
-            self.stream = 0;
+        // A stream begins with what is held, and what of that is to be released: that always fits,
+        // however much it is.
+        if self.news.len() < WAITING + 2 * self.held.len() {
+            self.news.push_back(sse::frame(event, data));
+        } else {
+            self.ear = Ear::Behind;
             self.news.clear();
-            return;
         }
-        self.news.push_back(sse::frame(event, data));
     }
 
     /// Whoever opens the stream anew goes on after this.
@@ -281,7 +206,7 @@ impl Seat {
                 held: BTreeMap::new(),
                 taken: BTreeMap::new(),
                 news: VecDeque::new(),
-                stream: 0,
+                ear: Ear::Closed,
                 streams: 0,
                 heard: Instant::now(),
             }),
@@ -486,7 +411,7 @@ impl Seat {
 
     /// Whether a stream is open that is a sign of life.
     fn hears_stream(&self, state: &State) -> bool {
-        state.stream != 0 && self.client.liveness == Liveness::Stream
+        state.ear != Ear::Closed && self.client.liveness == Liveness::Stream
     }
 
     /// From now on nothing is taken from the client, and nothing is waited for.
@@ -608,7 +533,7 @@ impl Seat {
     pub fn open(self: &Arc<Self>, about: &Value) -> Stream {
         let number = self.change(|state| {
             state.streams += 1;
-            state.stream = state.streams;
+            state.ear = Ear::Open;
             state.news.clear();
             let held = state.held.iter();
             let held: Vec<Value> = held
@@ -622,7 +547,7 @@ impl Seat {
                 state.tell_assigned(id);
                 state.tell_revoked(id);
             }
-            state.stream
+            state.streams
         });
         Stream {
             number,
@@ -644,10 +569,10 @@ impl Frames for Stream {
         loop {
             {
                 let mut state = self.seat.lock();
-                if state.stream != self.number {
-                    return Err(sse::end(
-                        "another stream took over, or this one was too slow",
-                    ));
+                if state.streams != self.number {
+                    let why = "another stream of this session was opened, which has it now";
+                    let end = json!({ "why": why, "again": true, "code": TAKEN_OVER });
+                    return Err(sse::frame("end", &end));
                 }
                 if let Some(news) = state.news.pop_front() {
                     return Ok(news);
@@ -657,8 +582,11 @@ impl Frames for Stream {
                     let end = json!({ "why": why, "again": again, "code": meaning.code() });
                     return Err(sse::frame("end", &end));
                 }
-                // An open stream would tell its client that all is well. Without an end the session
-                // goes on, wherever it is opened next.
+                // Without an end the session goes on, wherever its stream is opened next.
+                if state.ear == Ear::Behind {
+                    return Err(sse::comment("this stream was too slow: open it again"));
+                }
+                // An open stream would tell its client that all is well.
                 if state.is_cut_off() {
                     return Err(sse::comment(&format!("{CUT_OFF}: go on at another one")));
                 }
@@ -672,11 +600,11 @@ impl Frames for Stream {
 impl Drop for Stream {
     fn drop(&mut self) {
         self.seat.change(|state| {
-            if state.stream == self.number {
+            if state.streams == self.number {
                 if self.seat.hears_stream(state) {
                     state.heard = Instant::now();
                 }
-                state.stream = 0;
+                state.ear = Ear::Closed;
                 state.news.clear();
             }
         });
@@ -688,4 +616,76 @@ fn wall_ms() -> u64 {
     since.map_or(0, |since| {
         u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
     })
+}
+
+#[cfg(test)]
+pub mod tests {
+    use super::*;
+
+    use parti::source::log::TopicSettings;
+    use parti::store::Memory;
+    use tempfile::TempDir;
+
+    use crate::places::{Places, open_source};
+
+    /// A seat that holds nothing, and the folder of its log.
+    pub async fn seat() -> (Arc<Seat>, TempDir) {
+        let folder = tempfile::tempdir().expect("a folder");
+        let log = format!("log:{}", folder.path().join("log").display());
+        let source = open_source(&log).await.expect("a log");
+        let places = Places::new(Arc::new(Memory::new()), Some(source));
+        let settings = TopicSettings::partitions(1);
+        let log = places.log().expect("a log");
+        log.create_topic("t", settings).await.expect("a topic");
+        let topic = places.topic("t").await.expect("a topic");
+        let client = Client {
+            consumer: "c".into(),
+            metadata: Value::Null,
+            liveness: Liveness::Stream,
+        };
+        (
+            Arc::new(Seat::new(client, &Config::default(), topic)),
+            folder,
+        )
+    }
+
+    fn text(frame: Result<Bytes, Bytes>) -> Result<String, String> {
+        let text = |bytes: Bytes| String::from_utf8(bytes.to_vec()).expect("text");
+        frame.map(text).map_err(text)
+    }
+
+    #[tokio::test]
+    async fn a_stream_that_is_too_slow_ends_and_its_session_goes_on() {
+        let (seat, _folder) = seat().await;
+        let mut stream = seat.open(&json!({}));
+        for _ in 0..=WAITING {
+            seat.change(|state| state.tell("lost", &json!({})));
+        }
+        assert!(
+            seat.hears_stream(&seat.lock()),
+            "its client takes it, if late"
+        );
+        let last = text(stream.next().await).expect_err("it ends");
+        assert!(last.starts_with(": this stream was too slow"), "{last}");
+        drop(stream);
+        let mut stream = seat.open(&json!({}));
+        let first = text(stream.next().await).expect("another one begins");
+        assert!(first.starts_with("event: session"), "{first}");
+        seat.change(|state| state.tell("lost", &json!({})));
+        let next = text(stream.next().await).expect("and goes on");
+        assert!(next.starts_with("event: lost"), "{next}");
+    }
+
+    #[tokio::test]
+    async fn the_older_of_two_streams_is_told_not_to_come_back() {
+        let (seat, _folder) = seat().await;
+        let mut older = seat.open(&json!({}));
+        let mut newer = seat.open(&json!({}));
+        let last = text(older.next().await).expect_err("it ends");
+        assert!(last.starts_with("event: end"), "{last}");
+        assert!(last.contains(r#""code":"taken_over""#), "{last}");
+        drop(older);
+        let first = text(newer.next().await).expect("the newer one is whole");
+        assert!(first.starts_with("event: session"), "{first}");
+    }
 }

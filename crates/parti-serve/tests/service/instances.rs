@@ -118,7 +118,9 @@ async fn nobody_goes_on_with_a_session_without_its_secret() {
 
     let scene = Scene::new().await;
     scene.make_group(2).await;
-    let other = second(&scene).await;
+    let mut full = settings(scene.store.clone(), &scene.folder).await;
+    full.limits.sessions = 0;
+    let other = Service::start(full).await.expect("a second instance");
     let owner = scene.consumer(Manner::Polite).await;
     let held = owner.holds(|held| held.len() == 2).await;
     let token = URL_SAFE_NO_PAD.decode(&owner.token).expect("base64");
@@ -134,7 +136,10 @@ async fn nobody_goes_on_with_a_session_without_its_secret() {
     let other_group = forged(&|token| token["g"] = json!("h"));
     let other_worker = forged(&|token| token["w"] = json!("somebody"));
     let long_name = forged(&|token| token["n"] = json!("x".repeat(10_000)));
+    let own = forged(&|_| {});
     for (auth, status) in [
+        // A member begins for the session's own client alone, and here there is no room for one.
+        (own.as_str(), 429),
         (other_secret.as_str(), 410),
         (other_group.as_str(), 401),
         (other_worker.as_str(), 401),

@@ -1,5 +1,6 @@
 //! The service as clients see it: over HTTP, with a real store, a real log and real connections.
 
+mod bodies;
 mod client;
 mod clients;
 mod fetching;

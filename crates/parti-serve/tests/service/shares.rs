@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use serde_json::json;
 
-use crate::client::Events;
+use crate::client::{Events, PATIENCE};
 use crate::scene::{Consumer, Held, Manner, Scene, settings};
 use parti_serve::Service;
 
@@ -285,4 +285,33 @@ async fn a_stream_that_is_opened_anew_says_what_was_committed_meanwhile() {
         }
     }
     assert_eq!(assigned, [(json!(null), json!(0)), (json!(6), json!(7))]);
+}
+
+/// It is more than may wait for a slow stream.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_stream_begins_with_all_that_is_held_however_much_that_is() {
+    const MANY: usize = 1_500;
+    let scene = Scene::new().await;
+    scene.make_group(MANY as u32).await;
+    let consumer = scene.consumer(Manner::Polite).await;
+    consumer.holds(|held| held.len() == MANY).await;
+    consumer.crash();
+    let path = format!("/v1/groups/g/sessions/{}/events", consumer.session);
+    let auth = format!("Bearer {}", consumer.token);
+    let telling = async {
+        let headers = [("authorization", auth.as_str())];
+        let mut events = Events::open(scene.address(), &path, &headers).await;
+        let (event, about) = events.next().await.expect("the stream begins");
+        assert_eq!(event, "session");
+        assert_eq!(about["held"].as_array().map(Vec::len), Some(MANY));
+        let mut told = BTreeSet::new();
+        while told.len() < MANY {
+            let (event, data) = events.next().await.expect("the stream goes on");
+            assert_eq!(event, "assigned");
+            told.insert(data["partition"].to_string());
+        }
+    };
+    // A stream that tells nothing still beats.
+    let told = tokio::time::timeout(PATIENCE, telling).await;
+    told.expect("all of it is told");
 }

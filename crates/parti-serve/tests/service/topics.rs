@@ -115,9 +115,10 @@ async fn a_fetch_for_a_group_is_of_its_topic_and_its_log() {
     assert!(
         not_ready
             .body
-            .contains("not the one that a group began with")
+            .contains("not the one that its groups began with")
     );
     get(&format!("{fetch}h")).await.ok(200);
+    assert_eq!(get("/readyz").await.status, 200, "some group is at home");
     // Who makes the group there hears what is different: not the name.
     let again = json!({"group": "g", "topic": "t", "partitions": 2});
     let refused = post(&other, "/v1/groups", &again).await;
