@@ -523,6 +523,9 @@ class Consumer:
     def _again(self, trouble=None):
         """There is no session, or it is over: everything is lost, and a new one begins."""
         self._drop_all()
+        # Meanwhile others may have had all of it, and the group may be another one of that name,
+        # whose epochs begin anew: no epoch tells any more what is handled.
+        self._left.clear()
         with self._changed:
             self._events.clear()
             self._session = self._stream = None

@@ -85,5 +85,41 @@ class Commits(unittest.TestCase):
         self.assertGreater(len(asked), 50)
 
 
+class Sessions(unittest.TestCase):
+    """What is told to a session, one event after the other, without threads."""
+
+    def setUp(self):
+        self.told = []
+        self.consumer = parti.Consumer("http://127.0.0.1:1", "g", "t",
+                                       on_event=lambda *told: self.told.append(told))
+        self.consumer._session = {"ttl_ms": 6000, "path": "", "token": "one"}
+        self.enterContext(mock.patch.object(self.consumer, "_fetch"))
+        self.enterContext(mock.patch.object(self.consumer, "_register", self.register))
+
+    def register(self):
+        self.consumer._session = {"ttl_ms": 6000, "path": "", "token": "another"}
+
+    def tell(self, event, **data):
+        self.consumer._tell(self.consumer._session, event, data)
+        self.consumer._take_events()
+
+    def assigned(self, epoch, next_offset=0):
+        self.tell("assigned", partition="0", epoch=epoch, next_offset=next_offset)
+        return self.consumer._held["0"]
+
+    def test_what_was_handled_does_not_outlive_the_session(self):
+        self.assigned(epoch=1).done = 500
+        self.tell("end", why="the group was deleted", again=True)
+        # A group of the same name, made since: its epochs count from the beginning, too.
+        self.assertEqual(self.assigned(epoch=2).next, 0)
+
+    def test_a_session_that_goes_on_elsewhere_goes_on_after_what_was_handled(self):
+        self.assigned(epoch=1).done = 500
+        self.tell("session", held=[])
+        self.assertEqual(self.assigned(epoch=2, next_offset=400).next, 501)
+        self.tell("session", held=[])
+        self.assertEqual(self.assigned(epoch=4, next_offset=400).next, 400, "others had it")
+
+
 if __name__ == "__main__":
     unittest.main()
