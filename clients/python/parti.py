@@ -132,7 +132,8 @@ class Client:
         raise AssertionError("unreachable")
 
     def request(self, method, path, body=None, token=None, timeout=None):
-        """One request. It is sent again once if the connection turns out to be closed."""
+        """One request. It is sent again once if the connection turns out to be closed; not if it was
+        not answered in time: then it may well be done, and messages would be there twice."""
         headers = self.headers(token)
         data = None
         if body is not None:
@@ -144,10 +145,10 @@ class Client:
                 connection.request(method, path, data, headers)
                 response = connection.getresponse()
                 return answer(response.status, response.read())
-            except (http.client.HTTPException, OSError):
+            except (http.client.HTTPException, OSError) as error:
                 connection.close()
                 self._own.connection = (None, None)
-                if fresh or not again:
+                if fresh or not again or isinstance(error, TimeoutError):
                     raise
         raise AssertionError("unreachable")
 

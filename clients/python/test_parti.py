@@ -1,5 +1,6 @@
 """What the client does by itself, without a service: python3 -m unittest test_parti"""
 
+import socket
 import unittest
 from unittest import mock
 
@@ -119,6 +120,40 @@ class Sessions(unittest.TestCase):
         self.assertEqual(self.assigned(epoch=2, next_offset=400).next, 501)
         self.tell("session", held=[])
         self.assertEqual(self.assigned(epoch=4, next_offset=400).next, 400, "others had it")
+
+
+class Requests(unittest.TestCase):
+    """What goes over a connection."""
+
+    def client(self, *connections):
+        client = parti.Client("http://127.0.0.1:1")
+        client.connect = mock.Mock(side_effect=connections)
+        return client
+
+    def connection(self, *answers):
+        """One that answers so, one request after the other."""
+        def answered(one):
+            return one if isinstance(one, Exception) else mock.Mock(
+                status=200, read=lambda: one)
+        connection = mock.Mock()
+        connection.getresponse.side_effect = [answered(one) for one in answers]
+        return connection
+
+    def test_what_was_not_answered_in_time_is_not_sent_again(self):
+        late = self.connection(b'{"placed": []}', socket.timeout("timed out"))
+        next_one = self.connection(b'{"placed": []}')
+        client = self.client(late, next_one)
+        client.produce("t", [{"payload": "one"}])
+        with self.assertRaises(TimeoutError):
+            client.produce("t", [{"payload": "two"}])
+        self.assertEqual(next_one.request.call_count, 0)
+
+    def test_a_connection_that_was_closed_meanwhile_is_made_anew(self):
+        closed = self.connection(b'{"placed": []}', ConnectionResetError("closed"))
+        next_one = self.connection(b'{"placed": [1]}')
+        client = self.client(closed, next_one)
+        client.produce("t", [{"payload": "one"}])
+        self.assertEqual(client.produce("t", [{"payload": "two"}]), [1])
 
 
 if __name__ == "__main__":
