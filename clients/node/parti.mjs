@@ -349,7 +349,6 @@ class Session {
       this.tell(event, data);
     } else if (event === "revoke" && same) {
       this.tell(event, data);
-      // The session is over, or goes on elsewhere: the stream tells.
       this.release(mine).catch((error) => {
         if (!this.over) this.fails("release", error, { partition: data.partition });
       });
@@ -365,13 +364,24 @@ class Session {
     one.over.abort();
   }
 
+  /** Lets go of it, and says so until the service has heard it: else others wait until the deadline.
+   * That the session is over, goes on elsewhere, or was too late, is what the stream tells. */
   async release(one) {
+    if (one.over.signal.aborted) return; // it is told again where the stream is opened again
     await one.stop();
-    const body = { partition: one.partition, epoch: one.epoch };
+    const { partition, epoch } = one;
+    const body = { partition, epoch };
     if (one.done !== null) body.offset = one.done;
-    const result = await this.call("POST", "/released", body);
-    this.drop(one);
-    this.tell("released", { partition: one.partition, ...result });
+    while (!this.over && this.held.get(partition) === one) {
+      try {
+        const result = await this.call("POST", "/released", body);
+        this.drop(one);
+        return this.tell("released", { partition, ...result });
+      } catch (error) {
+        if (!this.over) this.fails("release", error, { partition });
+      }
+      await pause(300);
+    }
   }
 
   /** One at a time, so that they do not pile up where nobody answers. */

@@ -224,6 +224,7 @@ class Consumer:
 
     BUFFERED = 1000
     LONGEST_PAUSE = 5.0  # between two commits while they fail, in seconds
+    RELEASE_AGAIN = 0.3  # after one that failed, in seconds
 
     def __init__(self, url, group, topic, name="python", token=None, metadata=None,
                  commit_every=0.5, on_event=None):
@@ -235,6 +236,8 @@ class Consumer:
         self._on_event = on_event or (lambda event, data: None)
         self._held = {}
         self._left = {}  # what was held last of a partition that is not held now
+        self._releases = {}  # what was let go of, and the service has not heard that yet
+        self._may_release_at = 0.0
         self._events = collections.deque()
         self._trouble = {}  # what went wrong since it was last told, by what was being done
         self._messages = collections.deque()
@@ -276,8 +279,9 @@ class Consumer:
         if self._session is None:
             return
         try:
-            self._may_commit_at = 0.0
+            self._may_commit_at = self._may_release_at = 0.0
             self._commit()
+            self._release()
             self._call("DELETE", "")
         except FAILURES:
             pass  # it falls silent then, which comes to the same after the TTL
@@ -415,6 +419,7 @@ class Consumer:
             if self._final:
                 raise self._final
             self._commit_if_due()
+            self._release()
             message = self._next()
             if message is None:
                 continue
@@ -438,9 +443,10 @@ class Consumer:
                 return message
         # Nothing to do: what is done need not wait.
         self._commit()
+        wait = min(self.commit_every, self.RELEASE_AGAIN) if self._releases else self.commit_every
         with self._changed:
             if not self._events and not self._messages and not self._trouble:
-                self._changed.wait(self.commit_every)
+                self._changed.wait(wait)
         return None
 
     def _take_events(self):
@@ -456,9 +462,10 @@ class Consumer:
             if event == "session":
                 self._check_topic(data)
                 known = {(one["partition"], one["epoch"]) for one in data["held"]}
-                for held in list(self._held.values()):
+                for held in [*self._held.values(), *self._releases.values()]:
                     if (held.partition, held.epoch) not in known:
                         self._drop(held.partition)
+                        self._releases.pop(held.partition, None)
             elif event == "assigned":
                 self._begin(data)
             elif event == "revoke":
@@ -467,6 +474,7 @@ class Consumer:
                 held = self._held.get(data["partition"])
                 if held and held.epoch == data["epoch"]:
                     self._drop(data["partition"])
+                self._releases.pop(data["partition"], None)  # not heard in time
             elif event == "end":
                 self._on_event("end", data)
                 if data.get("again") is False:
@@ -486,7 +494,8 @@ class Consumer:
             self._drop(held.partition)
         held = Held(data["partition"], data["epoch"], data["next_offset"])
         left = self._left.pop(held.partition, None)
-        if left and left.done is not None and held.epoch == left.epoch + 1:
+        self._releases.pop(held.partition, None)  # if it is to go, that is told again
+        if left and left.done is not None and held.epoch in (left.epoch, left.epoch + 1):
             # Epochs count owners: nobody else had it meanwhile. So it goes on after what is handled.
             if left.done >= held.next:
                 held.done, held.next = left.done, left.done + 1
@@ -498,25 +507,45 @@ class Consumer:
         if held is None or held.epoch != data["epoch"]:
             return
         self._drop(held.partition)
-        body = {"partition": held.partition, "epoch": held.epoch}
-        if held.done is not None:
-            body["offset"] = held.done
-        try:
-            result = self._call("POST", "/released", body)
+        self._releases[held.partition] = held
+        self._may_release_at = 0.0
+        self._release()
+
+    def _release(self):
+        """Says what was let go of, again and again until the service has heard it: else others wait
+        until the deadline, and handle again what is not committed. That the session is over, goes on
+        elsewhere, or was too late, is what the stream tells."""
+        for held in list(self._releases.values()):
+            if time.monotonic() < self._may_release_at:
+                return
+            body = {"partition": held.partition, "epoch": held.epoch}
+            if held.done is not None:
+                body["offset"] = held.done
+            try:
+                result = self._call("POST", "/released", body)
+            except FAILURES as error:
+                self._may_release_at = time.monotonic() + self.RELEASE_AGAIN
+                self._fails(self._session, "release", error, partition=held.partition)
+                continue
+            del self._releases[held.partition]
             self._on_event("released", {"partition": held.partition, **result})
-        except FAILURES as error:
-            # The session is over, or goes on elsewhere: the stream tells.
-            self._fails(self._session, "release", error, partition=held.partition)
 
     def _drop(self, partition):
         held = self._held.pop(partition, None)
-        if held:
-            self._left[partition] = held
+        if held is None:
+            return
+        self._left[partition] = held
+        with self._changed:
             held.over.set()
+            # If it comes again under the same epoch, they are fetched again.
+            kept = [one for one in self._messages if one.partition != partition]
+            self._messages = collections.deque(kept)
+            self._changed.notify_all()
 
     def _drop_all(self):
         for partition in list(self._held):
             self._drop(partition)
+        self._releases.clear()
         with self._changed:
             self._messages.clear()
             self._changed.notify_all()

@@ -121,6 +121,49 @@ class Sessions(unittest.TestCase):
         self.tell("session", held=[])
         self.assertEqual(self.assigned(epoch=4, next_offset=400).next, 400, "others had it")
 
+    def test_a_release_that_fails_is_sent_again_until_it_is_heard(self):
+        clock, sent = Clock(ends=60), []
+
+        def call(_, what, body=None, **__):
+            sent.append((what, body))
+            if len(sent) < 3:
+                raise parti.PartiError(503, "unavailable", "away", "wait")
+            return {"result": "ok"}
+
+        with mock.patch.object(parti, "time", clock):
+            self.consumer._changed, self.consumer._call = clock, call
+            self.assigned(epoch=3).done = 7
+            self.tell("revoke", partition="0", epoch=3, deadline_ms=0)
+            clock.at_end = lambda: setattr(self.consumer, "_closed", True)
+            self.assertEqual(list(self.consumer), [])
+        self.assertEqual(sent, [("/released", {"partition": "0", "epoch": 3, "offset": 7})] * 3)
+        self.assertEqual([event for event, _ in self.told],
+                         ["assigned", "revoke", "trouble", "trouble", "released"])
+
+    def test_what_is_told_again_under_its_epoch_goes_on_after_what_was_handled(self):
+        call = mock.Mock(side_effect=[OSError("cut off"), {"result": "ok"}])
+        self.consumer._call = call
+        self.assigned(epoch=3).done = 7
+        self.consumer._messages.append(parti.Message("0", 8, 3, None, None, [], 0))
+        self.tell("revoke", partition="0", epoch=3, deadline_ms=0)
+        # The stream is opened again: all that is held is told.
+        self.tell("session", held=[{"partition": "0", "epoch": 3}])
+        held = self.assigned(epoch=3, next_offset=2)
+        self.assertEqual((held.next, len(self.consumer._messages)), (8, 0))
+        self.consumer._release()
+        self.assertEqual(call.call_count, 1, "it is held again")
+        self.tell("revoke", partition="0", epoch=3, deadline_ms=0)
+        self.assertEqual(call.call_args.args[2], {"partition": "0", "epoch": 3, "offset": 7})
+
+    def test_what_others_have_is_not_released(self):
+        self.consumer._call = mock.Mock(side_effect=OSError("cut off"))
+        for event, data in (("lost", {"partition": "0", "epoch": 3}), ("session", {"held": []})):
+            self.assigned(epoch=3)
+            self.tell("revoke", partition="0", epoch=3, deadline_ms=0)
+            self.assertEqual(len(self.consumer._releases), 1)
+            self.tell(event, **data)
+            self.assertEqual(len(self.consumer._releases), 0)
+
 
 class Requests(unittest.TestCase):
     """What goes over a connection."""
