@@ -29,11 +29,11 @@ export class PartiError extends Error {
 
 /** Whether it may do later, or elsewhere. */
 const passes = (error) => !(error instanceof PartiError) ||
-  [408, 410, 421, 429].includes(error.status) || error.status >= 500;
+  [408, 410, 429].includes(error.status) || error.status >= 500 || error.code === "not_here";
 
 /** What is answered so is answered so again. */
-const isFinal = (error) => error instanceof PartiError &&
-  [400, 401, 403, 404, 409].includes(error.status);
+const isFinal = (error) => error instanceof PartiError && !passes(error) &&
+  [400, 401, 403, 404, 409, 421].includes(error.status);
 
 /** A signal for what may take so long, and ends with another signal, too; and how to put it off. */
 function within(ms, signal) {
@@ -315,6 +315,7 @@ class Session {
         if (this.failed) throw this.failed;
         if (error.code === "dismissed") throw error;
         this.fails("listen", error);
+        if (error.code === "wrong_host" && this.service.urls.length === 1) throw error;
         // Wherever the stream is, the session is.
         this.service.moveOn(url);
       } finally {

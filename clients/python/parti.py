@@ -55,11 +55,13 @@ class PartiError(Exception):
     def passes(self):
         """Whether the same may do later: the service has too much to do, or trouble of its own, or
         what the session was to do is to be done in another one."""
-        return self.status in (408, 410, 421, 429) or self.status >= 500
+        if self.status == 421:
+            return self.code == "not_here"  # a name that the service does not go by stays one
+        return self.status in (408, 410, 429) or self.status >= 500
 
 
 FAILURES = (PartiError, OSError, http.client.HTTPException)
-FINAL = (400, 401, 403, 404, 409)  # what is answered so is answered so again
+FINAL = (400, 401, 403, 404, 409, 421)  # what is answered so is answered so again
 
 
 def passes(error):
@@ -367,6 +369,8 @@ class Consumer:
                     self._tell(session, "end", end)
                     return
                 self._fails(session, "listen", error)
+                if getattr(error, "code", None) == "wrong_host" and len(self.client) == 1:
+                    self._final = error
                 # Wherever the stream is, the session is.
                 self.client.move_on(at)
             finally:
@@ -586,7 +590,7 @@ class Consumer:
                                           group=self.group)
             except FAILURES as error:
                 if not held.over.is_set():
-                    if getattr(error, "status", None) in FINAL:
+                    if getattr(error, "status", None) in FINAL and not passes(error):
                         self._final = error
                     self._fails(self._session, "fetch", error, partition=held.partition)
                 held.over.wait(0.5)

@@ -191,6 +191,16 @@ class Requests(unittest.TestCase):
             client.produce("t", [{"payload": "two"}])
         self.assertEqual(next_one.request.call_count, 0)
 
+    def test_another_instance_may_have_a_session_but_a_wrong_name_stays_wrong(self):
+        self.assertTrue(parti.PartiError(421, "not_here", "not here", "").passes)
+        wrong = parti.PartiError(421, "wrong_host", "this service does not go by that name", "")
+        self.assertFalse(wrong.passes)
+        consumer = parti.Consumer("http://127.0.0.1:1", "g", "t")
+        with mock.patch.object(consumer.client, "request", side_effect=wrong) as asked:
+            with self.assertRaises(parti.PartiError):
+                consumer.__enter__()
+        self.assertEqual(asked.call_count, 1)
+
     def test_a_connection_that_was_closed_meanwhile_is_made_anew(self):
         closed = self.connection(b'{"placed": []}', ConnectionResetError("closed"))
         next_one = self.connection(b'{"placed": [1]}')
