@@ -60,7 +60,8 @@ class PartiError(Exception):
         return self.status in (408, 410, 429) or self.status >= 500
 
 
-FAILURES = (PartiError, OSError, http.client.HTTPException)
+# What is no JSON (ValueError) was cut off, or is somebody else's answer.
+FAILURES = (PartiError, OSError, http.client.HTTPException, ValueError)
 FINAL = (400, 401, 403, 404, 409, 421)  # what is answered so is answered so again
 
 
@@ -185,6 +186,8 @@ def answer(status, data):
     except ValueError:
         body = None
     if status < 400:
+        if body is None and status != 204:
+            raise ValueError(f"the service answered {status}, and no JSON")
         return body
     error = (body or {}).get("error", {}) if isinstance(body, dict) else {}
     message = error.get("message", f"the service answered {status}")
@@ -388,8 +391,8 @@ class Consumer:
         event, data = None, None
         while True:
             line = response.readline()
-            if not line:
-                return False
+            if not line.endswith(b"\n"):
+                return False  # cut off, maybe within a line
             line = line.decode().rstrip("\r\n")
             if line.startswith("event: "):
                 event = line[7:]

@@ -1,5 +1,6 @@
 """What the client does by itself, without a service: python3 -m unittest test_parti"""
 
+import io
 import socket
 import unittest
 from unittest import mock
@@ -200,6 +201,21 @@ class Requests(unittest.TestCase):
             with self.assertRaises(parti.PartiError):
                 consumer.__enter__()
         self.assertEqual(asked.call_count, 1)
+
+    def test_what_is_cut_off_is_a_failure_like_others(self):
+        for cut in (b"", b'{"messages": [{"off', b"<html>"):
+            with self.assertRaises(parti.FAILURES):
+                self.client(self.connection(cut)).fetch("t", "0", 0)
+        consumer = parti.Consumer("http://127.0.0.1:1", "g", "t")
+        told = []
+        consumer._tell = lambda _, event, data: told.append((event, data))
+        whole = b'event: lost\ndata: {"partition": "0"}\n\n'
+        for end in (b"", b"event: ass", b"event: assigned\ndata: {\"part"):
+            stream = io.BytesIO(whole + end)
+            self.assertFalse(consumer._read({}, stream), "it is opened again")
+        self.assertEqual(told, [("lost", {"partition": "0"})] * 3)
+        with self.assertRaises(parti.FAILURES):
+            consumer._read({}, io.BytesIO(b"event: lost\ndata: {\n\n"))
 
     def test_a_connection_that_was_closed_meanwhile_is_made_anew(self):
         closed = self.connection(b'{"placed": []}', ConnectionResetError("closed"))
