@@ -132,7 +132,7 @@ const pause = (ms) => new Promise((resume) => setTimeout(resume, ms));
 class Partition {
   constructor(session, { partition, epoch, next_offset }, left) {
     Object.assign(this, { session, partition, epoch, next: next_offset });
-    Object.assign(this, { done: null, committed: null });
+    Object.assign(this, { done: null, committed: null, refused: null });
     // Epochs count owners: nobody else had it meanwhile. So it goes on after what is handled.
     const alone = left && epoch === left.epoch + 1 && left.done !== null;
     if (alone && left.done >= next_offset) {
@@ -395,12 +395,20 @@ class Session {
   }
 
   async commit() {
-    const dirty = [...this.held.values()].filter((one) => one.done !== one.committed);
+    const dirty = [...this.held.values()].filter(
+      ({ done, committed, refused }) => done !== committed && done !== refused,
+    );
     if (!dirty.length) return;
     const commits = dirty.map(({ partition, epoch, done }) => ({ partition, epoch, offset: done }));
     const { results } = await this.call("POST", "/commits", { commits });
     results.forEach(({ result, why }, at) => {
-      if (result === "ok") dirty[at].committed = commits[at].offset;
+      const { offset, partition } = commits[at];
+      if (result === "ok") dirty[at].committed = offset;
+      if (result === "refused") {
+        // Not asked again until more is done: the answer would be the same.
+        dirty[at].refused = offset;
+        this.tell("trouble", { doing: "commit", partition, why });
+      }
       if (result === "fenced") {
         this.drop(dirty[at]);
         this.tell("lost", { partition: dirty[at].partition, why });

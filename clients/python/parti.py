@@ -222,6 +222,7 @@ class Held:
         self.over = threading.Event()
         self.done = None  # the last offset that is handled
         self.committed = None
+        self.refused = None  # what the service will not take
 
 
 class Consumer:
@@ -628,7 +629,8 @@ class Consumer:
         if time.monotonic() < self._may_commit_at:
             return
         self._committed_at = time.monotonic()
-        dirty = [h for h in self._held.values() if h.done is not None and h.done != h.committed]
+        dirty = [h for h in self._held.values()
+                 if h.done is not None and h.done not in (h.committed, h.refused)]
         if not dirty:
             return
         commits = [{"partition": h.partition, "epoch": h.epoch, "offset": h.done} for h in dirty]
@@ -648,3 +650,8 @@ class Consumer:
             elif result["result"] == "fenced":
                 self._drop(held.partition)
                 self._on_event("lost", {"partition": held.partition, "why": result.get("why")})
+            else:
+                # Not asked again until more is done: the answer would be the same.
+                held.refused = commit["offset"]
+                self._fails(self._session, "commit", result.get("why") or "refused",
+                            partition=held.partition)

@@ -71,6 +71,24 @@ class Commits(unittest.TestCase):
         self.assertLess(pauses[0], 1.5)
         self.assertLess(max(pauses), 7)
 
+    def test_what_is_refused_for_good_is_told_once_and_goes_on_with_what_is_done_next(self):
+        clock, asked = Clock(ends=60), []
+
+        def call(*_, **__):
+            asked.append(consumer._held["0"].done)
+            if len(asked) == 1:
+                return {"results": [{"partition": "0", "result": "refused", "why": "no such"}]}
+            return {"results": [{"partition": "0", "result": "ok"}]}
+
+        with mock.patch.object(parti, "time", clock):
+            consumer = self.consumer(clock, call)
+            self.assertEqual(list(consumer), [])
+            consumer._held["0"].done = 5
+            consumer._commit()
+        self.assertEqual(asked, [4, 5])
+        told = {"doing": "commit", "partition": "0", "why": "no such"}
+        self.assertEqual(self.told, [("trouble", told)])
+
     def test_mended_it_commits_as_often_as_before(self):
         clock, asked = Clock(ends=60), []
 
