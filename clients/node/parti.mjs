@@ -409,7 +409,8 @@ class Session {
         dirty[at].refused = offset;
         this.tell("trouble", { doing: "commit", partition, why });
       }
-      if (result === "fenced") {
+      // What was let go of meanwhile is no loss: the commit came after the release.
+      if (result === "fenced" && !dirty[at].over.signal.aborted) {
         this.drop(dirty[at]);
         this.tell("lost", { partition: dirty[at].partition, why });
       }
