@@ -182,12 +182,13 @@ class Shapes(Browsing):
                         "why": "a new kernel", "at": now, "outcome": {"state": "open"},
                         "nonce": nonce}
         long = "a-name-that-never-comes-to-an-end" * 5
+        self.worker = worker | {"degraded": None}
         served.write({
             f"partitions/g/{foreign(HOSTILE)}": partition,
             f"partitions/g/{long}": partition,
             f"partitions/g/{foreign('</script>')}": {"v": 1, "broken": HOSTILE},
             f"workers/g/{foreign(HOSTILE)}": worker,
-            "workers/g/worker-7": worker | {"degraded": None},
+            "workers/g/worker-7": self.worker,
             "events/g/" + "1".zfill(20): event,
             REQUEST: self.request,
         })
@@ -235,18 +236,47 @@ class Shapes(Browsing):
         wait(page, "document.querySelectorAll('#requests li').length === 0")
         self.assertIsNone(page.evaluate("window.hacked ?? null"))
 
-    def test_a_frozen_service_is_not_live_and_workers_are_not_blamed(self):
-        served = self.group()
+    def beating(self, served):
+        """A page that has seen a worker beat; and that worker's row, in JavaScript."""
         page = self.open(f"{served.url}/#/groups/g")
         worker = "[...document.querySelectorAll('#workers tbody tr')]" \
                  ".find((row) => row.textContent.includes('worker-7'))"
         wait(page, f"Boolean({worker})")
-        self.assertNotIn("silent", page.evaluate(f"{worker}.cells[1].textContent"))
+        # Its clock is slow. That is nothing to be blamed for.
+        slow = self.worker["renewed_at"] - 30_000
+        for beat, state, word in ((3, 4, "stable"), (4, 5, "scaling"), (5, 4, "stable")):
+            now = {"beat": beat, "state": state, "renewed_at": slow}
+            served.write({"workers/g/worker-7": self.worker | now})
+            wait(page, f"{worker}.cells[1].textContent === '{word}'")
+        self.assertNotEqual(
+            page.evaluate("document.querySelector('.group-head .state').textContent"),
+            "nobody serves")
+        return page, worker
+
+    def test_a_store_that_is_not_heard_is_told_and_workers_are_not_blamed(self):
+        served = self.group()
+        page, worker = self.beating(served)
+        (served.folder / "group.db").rename(served.folder / "away.db")
+        wait(page, "document.getElementById('live').textContent === 'Store not heard'")
+        wait(page, "document.querySelector('.group-head + .banner').textContent"
+                   ".includes('does not hear its store')")
+        shoot(page, "store-not-heard")
+        self.assertTrue(page.evaluate("document.body.classList.contains('stale')"))
+        # By its age alone it would be silent by now.
+        wait(page, f"parseFloat({worker}.cells[2].textContent) >= 45")
+        self.assertEqual(page.evaluate(f"{worker}.cells[1].textContent"), "stable")
+        self.assertNotEqual(
+            page.evaluate("document.querySelector('.group-head .state').textContent"),
+            "nobody serves")
+
+    def test_a_frozen_service_is_not_live_and_workers_are_not_blamed(self):
+        served = self.group()
+        page, worker = self.beating(served)
         served.process.signal(signal.SIGSTOP)
         self.addCleanup(served.process.signal, signal.SIGCONT)
         wait(page, "document.getElementById('live').textContent.startsWith('Not connected')")
         # By its age alone it would be silent by now.
-        wait(page, f"parseFloat({worker}.cells[2].textContent) >= 12")
+        wait(page, f"parseFloat({worker}.cells[2].textContent) >= 45")
         self.assertNotIn("silent", page.evaluate(f"{worker}.cells[1].textContent"))
         served.process.signal(signal.SIGCONT)
         wait(page, "document.getElementById('live').textContent === 'Live'")

@@ -44,7 +44,8 @@ function showState(state) {
   const element = byId("live");
   clearInterval(countdown);
   setAttr(element, "class", `live ${state.name}`);
-  // What is shown is from before the connection was lost; the role may be another one after it.
+  // What is shown is from before the connection (or the store) was lost; the role may be another one
+  // after it.
   const wasStale = document.body.classList.contains("stale");
   document.body.classList.toggle("stale", state.name !== "live");
   if (wasStale && state.name === "live") learn();
@@ -56,6 +57,10 @@ function showState(state) {
       break;
     case "connecting":
       setText(element, state.tries === 0 ? "Connecting" : "Not connected: trying");
+      break;
+    case "blind":
+      setText(element, "Store not heard");
+      element.title = visible(state.why);
       break;
     case "waiting": {
       element.title = visible(state.why);

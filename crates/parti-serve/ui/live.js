@@ -37,8 +37,8 @@ export class Live {
 
   /**
    * `open(signal)` gives a stream of bytes. `on.event(name, data)` is told of each event,
-   * `on.state` of `{ name: "connecting" | "live" | "waiting" | "refused", … }`, `on.heard` of every
-   * sign of life.
+   * `on.state` of `{ name: "connecting" | "live" | "blind" | "waiting" | "refused", … }` (blind: the
+   * server does not hear its store), `on.heard` of every sign of life.
    */
   constructor(open, on, silence = SILENCE_MS) {
     this.#open = open;
@@ -112,6 +112,7 @@ export class Live {
           if (this.#tries > 0 || event === "group") this.#tries = 0;
           this.#on.event(event, told);
           if (event === "group") this.#on.state({ name: "live" });
+          if (event === "trouble") this.#on.state({ name: "blind", why: told.why });
           if (data.length > LARGE) await breath();
         }
       }

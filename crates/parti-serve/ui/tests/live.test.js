@@ -96,6 +96,21 @@ test("a server that falls silent, or takes a connection and says nothing, is not
   assert.ok(heard >= 2);
 });
 
+test("a server that does not hear its store is not live until it tells the whole again", async () => {
+  const text = `${GROUP}event: trouble\ndata: {"why":"no answer"}\n\n: beat\n\n${GROUP}`;
+  const told = await new Promise((done) => {
+    const told = [];
+    const state = ({ name, why }) => {
+      told.push(why ? `${name}: ${why}` : name);
+      if (told.length < 4) return;
+      live.close();
+      done(told);
+    };
+    const live = new Live(async () => stream(text), { event: () => {}, state });
+  });
+  assert.deepEqual(told, ["connecting", "live", "blind: no answer", "live"]);
+});
+
 test("a refusal ends it", async () => {
   const opens = [() => Promise.reject(new ApiError(404, { message: "no such group" }))];
   const told = await follow(opens, ([name]) => name === "refused");
