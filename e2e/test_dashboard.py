@@ -234,6 +234,13 @@ class Shapes(Browsing):
         wait(page, shown, "under way")
         served.write({REQUEST: self.request | {"outcome": {"state": "done"}}})
         wait(page, "document.querySelectorAll('#requests li').length === 0")
+        # What becomes unreadable meanwhile is told, too, and that it was mended.
+        banner = "document.querySelector('.group-head + .banner').textContent"
+        served.write({REQUEST: {"v": 1, "broken": HOSTILE}})
+        number = REQUEST.rsplit("/", 1)[1]
+        wait(page, f"{banner}.includes('{number} cannot be read')")
+        served.write({REQUEST: self.request | {"outcome": {"state": "done"}}})
+        wait(page, f"!{banner}.includes('{number}')")
         self.assertIsNone(page.evaluate("window.hacked ?? null"))
 
     def beating(self, served):

@@ -48,6 +48,7 @@ export class GroupModel {
     this.#changeWorkers(change.workers ?? [], change.workers_gone ?? []);
     const moves = this.#changePartitions(change.partitions ?? [], change.partitions_gone ?? []);
     if (change.handoffs) this.handoffs = change.handoffs;
+    if (change.unreadable) this.unreadable = change.unreadable;
     this.#addEvents(change.events ?? []);
     return moves;
   }

@@ -344,6 +344,8 @@ impl Frames for Reader {
 
 #[cfg(test)]
 mod tests {
+    use parti::inspect::Unreadable;
+
     use super::*;
 
     fn group(number: u64) -> Group {
@@ -456,5 +458,29 @@ mod tests {
         }
         told.show(group(2));
         assert!(text(late.next().await).starts_with("event: change\n"));
+    }
+
+    #[tokio::test]
+    async fn what_becomes_unreadable_is_told_as_a_change() {
+        let mut told = told(Seen::Nothing);
+        told.show(group(1));
+        let mut reader = reader(&told);
+        text(reader.next().await);
+        let unreadable = vec![Unreadable {
+            key: "workers/worker-1".into(),
+            why: "no JSON".into(),
+        }];
+        told.show(Group {
+            unreadable,
+            ..group(1)
+        });
+        let change = text(reader.next().await);
+        assert!(
+            change.contains(r#""unreadable":[{"key":"workers/worker-1","why":"no JSON"}]"#),
+            "{change}"
+        );
+        told.show(group(1));
+        let mended = text(reader.next().await);
+        assert!(mended.contains(r#""unreadable":[]"#), "{mended}");
     }
 }

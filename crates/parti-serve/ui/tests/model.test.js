@@ -56,6 +56,17 @@ test("a change is merged, and changes of owner are told", () => {
   assert.ok(model.version.events > before.events);
 });
 
+test("records that cannot be read come and go with changes", () => {
+  const model = new GroupModel();
+  model.replace(group());
+  const broken = [{ key: "workers/g/worker-1", why: "no JSON" }];
+  model.change({ unreadable: broken });
+  model.change({ workers: [worker("w-2")] });
+  assert.deepEqual(model.unreadable, broken, "absent means unchanged");
+  model.change({ unreadable: [] });
+  assert.deepEqual(model.unreadable, []);
+});
+
 test("a change of lag alone is no change of structure or owners", () => {
   const model = new GroupModel();
   model.replace(group());
