@@ -336,6 +336,15 @@ class Shapes(Browsing):
         confirm.press("Enter")
         page.wait_for_selector("dialog", state="detached")
         self.assertEqual(page.evaluate("document.activeElement.textContent"), "Reset checkpoint…")
+        # A button that has done its work keeps the focus; one that goes leaves it beside it.
+        compare = page.get_by_role("button", name="Compare strategies")
+        compare.press("Enter")
+        wait(page, "document.querySelector('#whatif table') !== null")
+        self.assertEqual(page.evaluate("document.activeElement.textContent"), "Compare strategies")
+        older = page.get_by_role("button", name="Older events")
+        older.press("Enter")
+        older.wait_for(state="hidden")
+        self.assertEqual(page.evaluate("document.activeElement.className"), "scroll")
 
     def test_every_width_light_and_dark(self):
         served = self.group()
