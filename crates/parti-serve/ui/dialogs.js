@@ -3,7 +3,7 @@
 //
 //   what will happen ─▶ fields, reason ─▶ confirm ─▶ waiting for the effect ─▶ done, or why not
 
-import { changesSomething, offsetOf, resetSummary, resetTarget } from "./actions.js";
+import { changesSomething, offsetOf, reasonProblem, resetSummary, resetTarget } from "./actions.js";
 import { button, clear, h, name, notify, setAttr, setText } from "./dom.js";
 import { compareNames, count, duration, plural, visible } from "./format.js";
 import { isThere } from "./model.js";
@@ -23,12 +23,14 @@ function field(label, control, hint) {
 }
 
 function reasonField() {
-  const control = h("textarea", {
-    rows: "2",
+  const control = h("input", {
     required: true,
-    maxlength: "500",
+    autocomplete: "off",
     placeholder: "For the group's history",
   });
+  const check = () => control.setCustomValidity(reasonProblem(control.value));
+  control.addEventListener("input", check);
+  check();
   return { control, element: field("Reason", control) };
 }
 
