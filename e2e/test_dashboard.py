@@ -303,11 +303,12 @@ class Shapes(Browsing):
                                 {"messages": [{"payload": str(n)} for n in range(5)]})
         self.assertEqual(status, 200)
         now = int(time.time() * 1000)
-        served.write({"partitions/g/0": {
+        partition = {
             "v": 1, "epoch": 3, "owner": None, "incarnation": None, "start": 0, "offset": 1,
             "next_offset": 2, "begun": None, "nonce": "0000000000000001", "claimed_at": now,
             "updated_at": now,
-        }})
+        }
+        served.write({"partitions/g/0": partition})
         page = self.open(f"{served.url}/#/groups/g")
         page.locator("#partitions tbody tr[data-at]").first.click()
         reset = page.locator("aside.inspector").get_by_role("button", name="Reset checkpoint…")
@@ -328,12 +329,15 @@ class Shapes(Browsing):
         confirm.press("Enter")
         page.wait_for_selector("dialog .error:not([hidden])")
         self.assertTrue(page.evaluate(inside), "the focus stays in the dialogue")
-        # A dry run that would change nothing leaves nothing to confirm.
+        # A dry run that would change nothing leaves nothing to confirm, but to look again.
         page.get_by_label("Next offset").fill("2")
         confirm.press("Enter")
-        wait(page, "document.querySelector('dialog button[type=submit]')"
-                   ".getAttribute('aria-disabled') === 'true' && "
-                   "document.querySelector('dialog .preview').textContent.includes('unchanged')")
+        wait(page, "document.querySelector('dialog .preview').textContent.includes('unchanged')")
+        wait(page, "document.querySelector('dialog button[type=submit]').textContent === 'Dry run'")
+        served.write({"partitions/g/0": partition | {"offset": 2, "next_offset": 3}})
+        confirm.press("Enter")
+        wait(page, "document.querySelector('dialog button[type=submit]').textContent"
+                   ".startsWith('Reset')")
         self.assertTrue(page.evaluate(inside), "the focus stays in the dialogue")
         page.get_by_label("Next offset").fill("4")
         confirm.press("Enter")
