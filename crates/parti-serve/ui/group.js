@@ -52,6 +52,7 @@ export class GroupPage {
   #series = { done: new Series(), come: new Series(), lag: new Series() };
   #sums = null;
   #shows = [];
+  #isLive = false;
   #blind = null; // why the server does not hear its store
 
   constructor(api, group, { onState, onTitle }) {
@@ -88,6 +89,14 @@ export class GroupPage {
 
   retry() {
     this.#live.retry();
+  }
+
+  rest() {
+    this.#live.rest();
+  }
+
+  wake() {
+    this.#live.wake();
   }
 
   #build() {
@@ -271,6 +280,7 @@ export class GroupPage {
   /** Whether what is shown is how it is: that nothing is heard of a server, or by it of its store,
    * is no fault of the workers. */
   #follow({ name, why }) {
+    this.#isLive = name === "live";
     this.#blind = name === "blind" ? why : null;
     if (name !== "live") this.beats.lost();
     this.#wake("head");
@@ -280,6 +290,12 @@ export class GroupPage {
   #second() {
     if (this.model.head === null) return;
     const now = this.#api.now();
+    if (!this.#isLive) {
+      // Nothing is known of this second: that is another thing than no progress.
+      for (const series of Object.values(this.#series)) series.push(now, null);
+      this.#wake();
+      return;
+    }
     const { done, come, doneBy } = this.model.progress;
     this.#series.done.push(now, this.#meters.done.look(now, done));
     this.#series.come.push(now, this.#meters.come.look(now, come));
@@ -368,7 +384,7 @@ export class GroupPage {
   }
 
   #paintLag(now) {
-    const unknown = this.#series.lag.last() === null ? "the log was not asked" : "";
+    const unknown = this.#sums.lag === null ? "the log was not asked" : "";
     this.plots[1].render(now, compact(this.#sums.lag), unknown);
   }
 

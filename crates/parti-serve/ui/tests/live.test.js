@@ -111,6 +111,41 @@ test("a server that does not hear its store is not live until it tells the whole
   assert.deepEqual(told, ["connecting", "live", "blind: no answer", "live"]);
 });
 
+test("who rests has no stream, and goes on when woken", async () => {
+  const signals = [];
+  const bytes = new TextEncoder().encode(GROUP);
+  /** Ends as a request does: with its signal. */
+  const open = async (signal) => {
+    signals.push(signal);
+    return new ReadableStream({
+      start(controller) {
+        controller.enqueue(bytes);
+        signal.addEventListener("abort", () => controller.error(new Error("aborted")));
+      },
+    });
+  };
+  const told = await new Promise((done) => {
+    const told = [];
+    const state = ({ name }) => {
+      told.push(name);
+      if (told.length === 2) live.rest();
+      if (name === "resting") {
+        live.retry();
+        setTimeout(() => live.wake());
+      }
+      if (told.length < 5) return;
+      live.close();
+      done(told);
+    };
+    const live = new Live(open, { event: () => {}, state });
+  });
+  assert.deepEqual(told, ["connecting", "live", "resting", "connecting", "live"]);
+  assert.deepEqual(
+    signals.map(({ aborted }) => aborted),
+    [true, true],
+  );
+});
+
 test("a refusal ends it", async () => {
   const opens = [() => Promise.reject(new ApiError(404, { message: "no such group" }))];
   const told = await follow(opens, ([name]) => name === "refused");
