@@ -33,7 +33,7 @@ def parti():
     found = os.environ.get("PARTI") or str(ROOT / "target/release/parti")
     if not Path(found).is_file():
         raise SystemExit(f"there is no program {found}: build it, or name it with PARTI=")
-    return found
+    return str(Path(found).resolve())  # it is started in folders of its own
 
 
 def chromium():

@@ -126,7 +126,7 @@ class Demo(Browsing):
         self.assertEqual(focused, "Drain…", "the focus comes back to where it was")
         page.keyboard.press("Enter")
         page.wait_for_selector("dialog[open]")
-        if page.evaluate("document.activeElement.tagName") != "TEXTAREA":
+        if page.evaluate("document.activeElement.tagName") != "INPUT":
             tab_to("Reason")
         page.keyboard.type("no mouse today")
         tab_to(f"Drain {victim}")
@@ -182,12 +182,13 @@ class Shapes(Browsing):
                         "why": "a new kernel", "at": now, "outcome": {"state": "open"},
                         "nonce": nonce}
         long = "a-name-that-never-comes-to-an-end" * 5
+        self.worker = worker | {"degraded": None}
         served.write({
             f"partitions/g/{foreign(HOSTILE)}": partition,
             f"partitions/g/{long}": partition,
             f"partitions/g/{foreign('</script>')}": {"v": 1, "broken": HOSTILE},
             f"workers/g/{foreign(HOSTILE)}": worker,
-            "workers/g/worker-7": worker | {"degraded": None},
+            "workers/g/worker-7": self.worker,
             "events/g/" + "1".zfill(20): event,
             REQUEST: self.request,
         })
@@ -233,20 +234,56 @@ class Shapes(Browsing):
         wait(page, shown, "under way")
         served.write({REQUEST: self.request | {"outcome": {"state": "done"}}})
         wait(page, "document.querySelectorAll('#requests li').length === 0")
+        # What becomes unreadable meanwhile is told, too, and that it was mended.
+        banner = "document.querySelector('.group-head + .banner').textContent"
+        served.write({REQUEST: {"v": 1, "broken": HOSTILE}})
+        number = REQUEST.rsplit("/", 1)[1]
+        wait(page, f"{banner}.includes('{number} cannot be read')")
+        served.write({REQUEST: self.request | {"outcome": {"state": "done"}}})
+        wait(page, f"!{banner}.includes('{number}')")
         self.assertIsNone(page.evaluate("window.hacked ?? null"))
 
-    def test_a_frozen_service_is_not_live_and_workers_are_not_blamed(self):
-        served = self.group()
+    def beating(self, served):
+        """A page that has seen a worker beat; and that worker's row, in JavaScript."""
         page = self.open(f"{served.url}/#/groups/g")
         worker = "[...document.querySelectorAll('#workers tbody tr')]" \
                  ".find((row) => row.textContent.includes('worker-7'))"
         wait(page, f"Boolean({worker})")
-        self.assertNotIn("silent", page.evaluate(f"{worker}.cells[1].textContent"))
+        # Its clock is slow. That is nothing to be blamed for.
+        slow = self.worker["renewed_at"] - 30_000
+        for beat, state, word in ((3, 4, "stable"), (4, 5, "scaling"), (5, 4, "stable")):
+            now = {"beat": beat, "state": state, "renewed_at": slow}
+            served.write({"workers/g/worker-7": self.worker | now})
+            wait(page, f"{worker}.cells[1].textContent === '{word}'")
+        self.assertNotEqual(
+            page.evaluate("document.querySelector('.group-head .state').textContent"),
+            "nobody serves")
+        return page, worker
+
+    def test_a_store_that_is_not_heard_is_told_and_workers_are_not_blamed(self):
+        served = self.group()
+        page, worker = self.beating(served)
+        (served.folder / "group.db").rename(served.folder / "away.db")
+        wait(page, "document.getElementById('live').textContent === 'Store not heard'")
+        wait(page, "document.querySelector('.group-head + .banner').textContent"
+                   ".includes('does not hear its store')")
+        shoot(page, "store-not-heard")
+        self.assertTrue(page.evaluate("document.body.classList.contains('stale')"))
+        # By its age alone it would be silent by now.
+        wait(page, f"parseFloat({worker}.cells[2].textContent) >= 45")
+        self.assertEqual(page.evaluate(f"{worker}.cells[1].textContent"), "stable")
+        self.assertNotEqual(
+            page.evaluate("document.querySelector('.group-head .state').textContent"),
+            "nobody serves")
+
+    def test_a_frozen_service_is_not_live_and_workers_are_not_blamed(self):
+        served = self.group()
+        page, worker = self.beating(served)
         served.process.signal(signal.SIGSTOP)
         self.addCleanup(served.process.signal, signal.SIGCONT)
         wait(page, "document.getElementById('live').textContent.startsWith('Not connected')")
         # By its age alone it would be silent by now.
-        wait(page, f"parseFloat({worker}.cells[2].textContent) >= 12")
+        wait(page, f"parseFloat({worker}.cells[2].textContent) >= 45")
         self.assertNotIn("silent", page.evaluate(f"{worker}.cells[1].textContent"))
         served.process.signal(signal.SIGCONT)
         wait(page, "document.getElementById('live').textContent === 'Live'")
@@ -266,11 +303,12 @@ class Shapes(Browsing):
                                 {"messages": [{"payload": str(n)} for n in range(5)]})
         self.assertEqual(status, 200)
         now = int(time.time() * 1000)
-        served.write({"partitions/g/0": {
+        partition = {
             "v": 1, "epoch": 3, "owner": None, "incarnation": None, "start": 0, "offset": 1,
             "next_offset": 2, "begun": None, "nonce": "0000000000000001", "claimed_at": now,
             "updated_at": now,
-        }})
+        }
+        served.write({"partitions/g/0": partition})
         page = self.open(f"{served.url}/#/groups/g")
         page.locator("#partitions tbody tr[data-at]").first.click()
         reset = page.locator("aside.inspector").get_by_role("button", name="Reset checkpoint…")
@@ -280,16 +318,26 @@ class Shapes(Browsing):
         page.get_by_label("Reason").fill("a test")
         confirm = page.locator("dialog button[type=submit]")
         inside = "document.querySelector('dialog').contains(document.activeElement)"
-        # Refused: that is no offset.
+        # Refused: no reason, then too long a one (the service counts bytes), then no offset.
+        reason = page.get_by_label("Reason")
+        for text in ("  ", "ü" * 251):
+            reason.fill(text)
+            confirm.press("Enter")
+            wait(page, "document.activeElement.validationMessage !== ''")
+            self.assertEqual(page.evaluate("document.activeElement.value"), text)
+        reason.fill("a test")
         confirm.press("Enter")
         page.wait_for_selector("dialog .error:not([hidden])")
         self.assertTrue(page.evaluate(inside), "the focus stays in the dialogue")
-        # A dry run that would change nothing leaves nothing to confirm.
+        # A dry run that would change nothing leaves nothing to confirm, but to look again.
         page.get_by_label("Next offset").fill("2")
         confirm.press("Enter")
-        wait(page, "document.querySelector('dialog button[type=submit]')"
-                   ".getAttribute('aria-disabled') === 'true' && "
-                   "document.querySelector('dialog .preview').textContent.includes('unchanged')")
+        wait(page, "document.querySelector('dialog .preview').textContent.includes('unchanged')")
+        wait(page, "document.querySelector('dialog button[type=submit]').textContent === 'Dry run'")
+        served.write({"partitions/g/0": partition | {"offset": 2, "next_offset": 3}})
+        confirm.press("Enter")
+        wait(page, "document.querySelector('dialog button[type=submit]').textContent"
+                   ".startsWith('Reset')")
         self.assertTrue(page.evaluate(inside), "the focus stays in the dialogue")
         page.get_by_label("Next offset").fill("4")
         confirm.press("Enter")
@@ -299,6 +347,15 @@ class Shapes(Browsing):
         confirm.press("Enter")
         page.wait_for_selector("dialog", state="detached")
         self.assertEqual(page.evaluate("document.activeElement.textContent"), "Reset checkpoint…")
+        # A button that has done its work keeps the focus; one that goes leaves it beside it.
+        compare = page.get_by_role("button", name="Compare strategies")
+        compare.press("Enter")
+        wait(page, "document.querySelector('#whatif table') !== null")
+        self.assertEqual(page.evaluate("document.activeElement.textContent"), "Compare strategies")
+        older = page.get_by_role("button", name="Older events")
+        older.press("Enter")
+        older.wait_for(state="hidden")
+        self.assertEqual(page.evaluate("document.activeElement.className"), "scroll")
 
     def test_every_width_light_and_dark(self):
         served = self.group()

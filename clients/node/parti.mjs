@@ -29,11 +29,11 @@ export class PartiError extends Error {
 
 /** Whether it may do later, or elsewhere. */
 const passes = (error) => !(error instanceof PartiError) ||
-  [408, 410, 421, 429].includes(error.status) || error.status >= 500;
+  [408, 410, 429].includes(error.status) || error.status >= 500 || error.code === "not_here";
 
 /** What is answered so is answered so again. */
-const isFinal = (error) => error instanceof PartiError &&
-  [400, 401, 403, 404, 409].includes(error.status);
+const isFinal = (error) => error instanceof PartiError && !passes(error) &&
+  [400, 401, 403, 404, 409, 421].includes(error.status);
 
 /** A signal for what may take so long, and ends with another signal, too; and how to put it off. */
 function within(ms, signal) {
@@ -132,7 +132,7 @@ const pause = (ms) => new Promise((resume) => setTimeout(resume, ms));
 class Partition {
   constructor(session, { partition, epoch, next_offset }, left) {
     Object.assign(this, { session, partition, epoch, next: next_offset });
-    Object.assign(this, { done: null, committed: null });
+    Object.assign(this, { done: null, committed: null, refused: null });
     // Epochs count owners: nobody else had it meanwhile. So it goes on after what is handled.
     const alone = left && epoch === left.epoch + 1 && left.done !== null;
     if (alone && left.done >= next_offset) {
@@ -315,6 +315,7 @@ class Session {
         if (this.failed) throw this.failed;
         if (error.code === "dismissed") throw error;
         this.fails("listen", error);
+        if (error.code === "wrong_host" && this.service.urls.length === 1) throw error;
         // Wherever the stream is, the session is.
         this.service.moveOn(url);
       } finally {
@@ -349,7 +350,6 @@ class Session {
       this.tell(event, data);
     } else if (event === "revoke" && same) {
       this.tell(event, data);
-      // The session is over, or goes on elsewhere: the stream tells.
       this.release(mine).catch((error) => {
         if (!this.over) this.fails("release", error, { partition: data.partition });
       });
@@ -365,13 +365,24 @@ class Session {
     one.over.abort();
   }
 
+  /** Lets go of it, and says so until the service has heard it: else others wait until the deadline.
+   * That the session is over, goes on elsewhere, or was too late, is what the stream tells. */
   async release(one) {
+    if (one.over.signal.aborted) return; // it is told again where the stream is opened again
     await one.stop();
-    const body = { partition: one.partition, epoch: one.epoch };
+    const { partition, epoch } = one;
+    const body = { partition, epoch };
     if (one.done !== null) body.offset = one.done;
-    const result = await this.call("POST", "/released", body);
-    this.drop(one);
-    this.tell("released", { partition: one.partition, ...result });
+    while (!this.over && this.held.get(partition) === one) {
+      try {
+        const result = await this.call("POST", "/released", body);
+        this.drop(one);
+        return this.tell("released", { partition, ...result });
+      } catch (error) {
+        if (!this.over) this.fails("release", error, { partition });
+      }
+      await pause(300);
+    }
   }
 
   /** One at a time, so that they do not pile up where nobody answers. */
@@ -384,13 +395,22 @@ class Session {
   }
 
   async commit() {
-    const dirty = [...this.held.values()].filter((one) => one.done !== one.committed);
+    const dirty = [...this.held.values()].filter(
+      ({ done, committed, refused }) => done !== committed && done !== refused,
+    );
     if (!dirty.length) return;
     const commits = dirty.map(({ partition, epoch, done }) => ({ partition, epoch, offset: done }));
     const { results } = await this.call("POST", "/commits", { commits });
     results.forEach(({ result, why }, at) => {
-      if (result === "ok") dirty[at].committed = commits[at].offset;
-      if (result === "fenced") {
+      const { offset, partition } = commits[at];
+      if (result === "ok") dirty[at].committed = offset;
+      if (result === "refused") {
+        // Not asked again until more is done: the answer would be the same.
+        dirty[at].refused = offset;
+        this.tell("trouble", { doing: "commit", partition, why });
+      }
+      // What was let go of meanwhile is no loss: the commit came after the release.
+      if (result === "fenced" && !dirty[at].over.signal.aborted) {
         this.drop(dirty[at]);
         this.tell("lost", { partition: dirty[at].partition, why });
       }

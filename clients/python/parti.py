@@ -55,11 +55,14 @@ class PartiError(Exception):
     def passes(self):
         """Whether the same may do later: the service has too much to do, or trouble of its own, or
         what the session was to do is to be done in another one."""
-        return self.status in (408, 410, 421, 429) or self.status >= 500
+        if self.status == 421:
+            return self.code == "not_here"  # a name that the service does not go by stays one
+        return self.status in (408, 410, 429) or self.status >= 500
 
 
-FAILURES = (PartiError, OSError, http.client.HTTPException)
-FINAL = (400, 401, 403, 404, 409)  # what is answered so is answered so again
+# What is no JSON (ValueError) was cut off, or is somebody else's answer.
+FAILURES = (PartiError, OSError, http.client.HTTPException, ValueError)
+FINAL = (400, 401, 403, 404, 409, 421)  # what is answered so is answered so again
 
 
 def passes(error):
@@ -132,7 +135,8 @@ class Client:
         raise AssertionError("unreachable")
 
     def request(self, method, path, body=None, token=None, timeout=None):
-        """One request. It is sent again once if the connection turns out to be closed."""
+        """One request. It is sent again once if the connection turns out to be closed; not if it was
+        not answered in time: then it may well be done, and messages would be there twice."""
         headers = self.headers(token)
         data = None
         if body is not None:
@@ -144,10 +148,10 @@ class Client:
                 connection.request(method, path, data, headers)
                 response = connection.getresponse()
                 return answer(response.status, response.read())
-            except (http.client.HTTPException, OSError):
+            except (http.client.HTTPException, OSError) as error:
                 connection.close()
                 self._own.connection = (None, None)
-                if fresh or not again:
+                if fresh or not again or isinstance(error, TimeoutError):
                     raise
         raise AssertionError("unreachable")
 
@@ -182,6 +186,8 @@ def answer(status, data):
     except ValueError:
         body = None
     if status < 400:
+        if body is None and status != 204:
+            raise ValueError(f"the service answered {status}, and no JSON")
         return body
     error = (body or {}).get("error", {}) if isinstance(body, dict) else {}
     message = error.get("message", f"the service answered {status}")
@@ -216,6 +222,7 @@ class Held:
         self.over = threading.Event()
         self.done = None  # the last offset that is handled
         self.committed = None
+        self.refused = None  # what the service will not take
 
 
 class Consumer:
@@ -223,6 +230,7 @@ class Consumer:
 
     BUFFERED = 1000
     LONGEST_PAUSE = 5.0  # between two commits while they fail, in seconds
+    RELEASE_AGAIN = 0.3  # after one that failed, in seconds
 
     def __init__(self, url, group, topic, name="python", token=None, metadata=None,
                  commit_every=0.5, on_event=None):
@@ -234,6 +242,8 @@ class Consumer:
         self._on_event = on_event or (lambda event, data: None)
         self._held = {}
         self._left = {}  # what was held last of a partition that is not held now
+        self._releases = {}  # what was let go of, and the service has not heard that yet
+        self._may_release_at = 0.0
         self._events = collections.deque()
         self._trouble = {}  # what went wrong since it was last told, by what was being done
         self._messages = collections.deque()
@@ -275,8 +285,9 @@ class Consumer:
         if self._session is None:
             return
         try:
-            self._may_commit_at = 0.0
+            self._may_commit_at = self._may_release_at = 0.0
             self._commit()
+            self._release()
             self._call("DELETE", "")
         except FAILURES:
             pass  # it falls silent then, which comes to the same after the TTL
@@ -362,6 +373,8 @@ class Consumer:
                     self._tell(session, "end", end)
                     return
                 self._fails(session, "listen", error)
+                if getattr(error, "code", None) == "wrong_host" and len(self.client) == 1:
+                    self._final = error
                 # Wherever the stream is, the session is.
                 self.client.move_on(at)
             finally:
@@ -379,8 +392,8 @@ class Consumer:
         event, data = None, None
         while True:
             line = response.readline()
-            if not line:
-                return False
+            if not line.endswith(b"\n"):
+                return False  # cut off, maybe within a line
             line = line.decode().rstrip("\r\n")
             if line.startswith("event: "):
                 event = line[7:]
@@ -414,6 +427,7 @@ class Consumer:
             if self._final:
                 raise self._final
             self._commit_if_due()
+            self._release()
             message = self._next()
             if message is None:
                 continue
@@ -437,9 +451,10 @@ class Consumer:
                 return message
         # Nothing to do: what is done need not wait.
         self._commit()
+        wait = min(self.commit_every, self.RELEASE_AGAIN) if self._releases else self.commit_every
         with self._changed:
             if not self._events and not self._messages and not self._trouble:
-                self._changed.wait(self.commit_every)
+                self._changed.wait(wait)
         return None
 
     def _take_events(self):
@@ -455,9 +470,10 @@ class Consumer:
             if event == "session":
                 self._check_topic(data)
                 known = {(one["partition"], one["epoch"]) for one in data["held"]}
-                for held in list(self._held.values()):
+                for held in [*self._held.values(), *self._releases.values()]:
                     if (held.partition, held.epoch) not in known:
                         self._drop(held.partition)
+                        self._releases.pop(held.partition, None)
             elif event == "assigned":
                 self._begin(data)
             elif event == "revoke":
@@ -466,6 +482,7 @@ class Consumer:
                 held = self._held.get(data["partition"])
                 if held and held.epoch == data["epoch"]:
                     self._drop(data["partition"])
+                self._releases.pop(data["partition"], None)  # not heard in time
             elif event == "end":
                 self._on_event("end", data)
                 if data.get("again") is False:
@@ -485,7 +502,8 @@ class Consumer:
             self._drop(held.partition)
         held = Held(data["partition"], data["epoch"], data["next_offset"])
         left = self._left.pop(held.partition, None)
-        if left and left.done is not None and held.epoch == left.epoch + 1:
+        self._releases.pop(held.partition, None)  # if it is to go, that is told again
+        if left and left.done is not None and held.epoch in (left.epoch, left.epoch + 1):
             # Epochs count owners: nobody else had it meanwhile. So it goes on after what is handled.
             if left.done >= held.next:
                 held.done, held.next = left.done, left.done + 1
@@ -497,25 +515,45 @@ class Consumer:
         if held is None or held.epoch != data["epoch"]:
             return
         self._drop(held.partition)
-        body = {"partition": held.partition, "epoch": held.epoch}
-        if held.done is not None:
-            body["offset"] = held.done
-        try:
-            result = self._call("POST", "/released", body)
+        self._releases[held.partition] = held
+        self._may_release_at = 0.0
+        self._release()
+
+    def _release(self):
+        """Says what was let go of, again and again until the service has heard it: else others wait
+        until the deadline, and handle again what is not committed. That the session is over, goes on
+        elsewhere, or was too late, is what the stream tells."""
+        for held in list(self._releases.values()):
+            if time.monotonic() < self._may_release_at:
+                return
+            body = {"partition": held.partition, "epoch": held.epoch}
+            if held.done is not None:
+                body["offset"] = held.done
+            try:
+                result = self._call("POST", "/released", body)
+            except FAILURES as error:
+                self._may_release_at = time.monotonic() + self.RELEASE_AGAIN
+                self._fails(self._session, "release", error, partition=held.partition)
+                continue
+            del self._releases[held.partition]
             self._on_event("released", {"partition": held.partition, **result})
-        except FAILURES as error:
-            # The session is over, or goes on elsewhere: the stream tells.
-            self._fails(self._session, "release", error, partition=held.partition)
 
     def _drop(self, partition):
         held = self._held.pop(partition, None)
-        if held:
-            self._left[partition] = held
+        if held is None:
+            return
+        self._left[partition] = held
+        with self._changed:
             held.over.set()
+            # If it comes again under the same epoch, they are fetched again.
+            kept = [one for one in self._messages if one.partition != partition]
+            self._messages = collections.deque(kept)
+            self._changed.notify_all()
 
     def _drop_all(self):
         for partition in list(self._held):
             self._drop(partition)
+        self._releases.clear()
         with self._changed:
             self._messages.clear()
             self._changed.notify_all()
@@ -523,6 +561,9 @@ class Consumer:
     def _again(self, trouble=None):
         """There is no session, or it is over: everything is lost, and a new one begins."""
         self._drop_all()
+        # Meanwhile others may have had all of it, and the group may be another one of that name,
+        # whose epochs begin anew: no epoch tells any more what is handled.
+        self._left.clear()
         with self._changed:
             self._events.clear()
             self._session = self._stream = None
@@ -553,7 +594,7 @@ class Consumer:
                                           group=self.group)
             except FAILURES as error:
                 if not held.over.is_set():
-                    if getattr(error, "status", None) in FINAL:
+                    if getattr(error, "status", None) in FINAL and not passes(error):
                         self._final = error
                     self._fails(self._session, "fetch", error, partition=held.partition)
                 held.over.wait(0.5)
@@ -588,7 +629,8 @@ class Consumer:
         if time.monotonic() < self._may_commit_at:
             return
         self._committed_at = time.monotonic()
-        dirty = [h for h in self._held.values() if h.done is not None and h.done != h.committed]
+        dirty = [h for h in self._held.values()
+                 if h.done is not None and h.done not in (h.committed, h.refused)]
         if not dirty:
             return
         commits = [{"partition": h.partition, "epoch": h.epoch, "offset": h.done} for h in dirty]
@@ -608,3 +650,8 @@ class Consumer:
             elif result["result"] == "fenced":
                 self._drop(held.partition)
                 self._on_event("lost", {"partition": held.partition, "why": result.get("why")})
+            else:
+                # Not asked again until more is done: the answer would be the same.
+                held.refused = commit["offset"]
+                self._fails(self._session, "commit", result.get("why") or "refused",
+                            partition=held.partition)

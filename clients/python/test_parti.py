@@ -1,5 +1,7 @@
 """What the client does by itself, without a service: python3 -m unittest test_parti"""
 
+import io
+import socket
 import unittest
 from unittest import mock
 
@@ -69,6 +71,24 @@ class Commits(unittest.TestCase):
         self.assertLess(pauses[0], 1.5)
         self.assertLess(max(pauses), 7)
 
+    def test_what_is_refused_for_good_is_told_once_and_goes_on_with_what_is_done_next(self):
+        clock, asked = Clock(ends=60), []
+
+        def call(*_, **__):
+            asked.append(consumer._held["0"].done)
+            if len(asked) == 1:
+                return {"results": [{"partition": "0", "result": "refused", "why": "no such"}]}
+            return {"results": [{"partition": "0", "result": "ok"}]}
+
+        with mock.patch.object(parti, "time", clock):
+            consumer = self.consumer(clock, call)
+            self.assertEqual(list(consumer), [])
+            consumer._held["0"].done = 5
+            consumer._commit()
+        self.assertEqual(asked, [4, 5])
+        told = {"doing": "commit", "partition": "0", "why": "no such"}
+        self.assertEqual(self.told, [("trouble", told)])
+
     def test_mended_it_commits_as_often_as_before(self):
         clock, asked = Clock(ends=60), []
 
@@ -83,6 +103,144 @@ class Commits(unittest.TestCase):
             consumer = self.consumer(clock, call)
             self.assertEqual(list(consumer), [])
         self.assertGreater(len(asked), 50)
+
+
+class Sessions(unittest.TestCase):
+    """What is told to a session, one event after the other, without threads."""
+
+    def setUp(self):
+        self.told = []
+        self.consumer = parti.Consumer("http://127.0.0.1:1", "g", "t",
+                                       on_event=lambda *told: self.told.append(told))
+        self.consumer._session = {"ttl_ms": 6000, "path": "", "token": "one"}
+        self.enterContext(mock.patch.object(self.consumer, "_fetch"))
+        self.enterContext(mock.patch.object(self.consumer, "_register", self.register))
+
+    def register(self):
+        self.consumer._session = {"ttl_ms": 6000, "path": "", "token": "another"}
+
+    def tell(self, event, **data):
+        self.consumer._tell(self.consumer._session, event, data)
+        self.consumer._take_events()
+
+    def assigned(self, epoch, next_offset=0):
+        self.tell("assigned", partition="0", epoch=epoch, next_offset=next_offset)
+        return self.consumer._held["0"]
+
+    def test_what_was_handled_does_not_outlive_the_session(self):
+        self.assigned(epoch=1).done = 500
+        self.tell("end", why="the group was deleted", again=True)
+        # A group of the same name, made since: its epochs count from the beginning, too.
+        self.assertEqual(self.assigned(epoch=2).next, 0)
+
+    def test_a_session_that_goes_on_elsewhere_goes_on_after_what_was_handled(self):
+        self.assigned(epoch=1).done = 500
+        self.tell("session", held=[])
+        self.assertEqual(self.assigned(epoch=2, next_offset=400).next, 501)
+        self.tell("session", held=[])
+        self.assertEqual(self.assigned(epoch=4, next_offset=400).next, 400, "others had it")
+
+    def test_a_release_that_fails_is_sent_again_until_it_is_heard(self):
+        clock, sent = Clock(ends=60), []
+
+        def call(_, what, body=None, **__):
+            sent.append((what, body))
+            if len(sent) < 3:
+                raise parti.PartiError(503, "unavailable", "away", "wait")
+            return {"result": "ok"}
+
+        with mock.patch.object(parti, "time", clock):
+            self.consumer._changed, self.consumer._call = clock, call
+            self.assigned(epoch=3).done = 7
+            self.tell("revoke", partition="0", epoch=3, deadline_ms=0)
+            clock.at_end = lambda: setattr(self.consumer, "_closed", True)
+            self.assertEqual(list(self.consumer), [])
+        self.assertEqual(sent, [("/released", {"partition": "0", "epoch": 3, "offset": 7})] * 3)
+        self.assertEqual([event for event, _ in self.told],
+                         ["assigned", "revoke", "trouble", "trouble", "released"])
+
+    def test_what_is_told_again_under_its_epoch_goes_on_after_what_was_handled(self):
+        call = mock.Mock(side_effect=[OSError("cut off"), {"result": "ok"}])
+        self.consumer._call = call
+        self.assigned(epoch=3).done = 7
+        self.consumer._messages.append(parti.Message("0", 8, 3, None, None, [], 0))
+        self.tell("revoke", partition="0", epoch=3, deadline_ms=0)
+        # The stream is opened again: all that is held is told.
+        self.tell("session", held=[{"partition": "0", "epoch": 3}])
+        held = self.assigned(epoch=3, next_offset=2)
+        self.assertEqual((held.next, len(self.consumer._messages)), (8, 0))
+        self.consumer._release()
+        self.assertEqual(call.call_count, 1, "it is held again")
+        self.tell("revoke", partition="0", epoch=3, deadline_ms=0)
+        self.assertEqual(call.call_args.args[2], {"partition": "0", "epoch": 3, "offset": 7})
+
+    def test_what_others_have_is_not_released(self):
+        self.consumer._call = mock.Mock(side_effect=OSError("cut off"))
+        for event, data in (("lost", {"partition": "0", "epoch": 3}), ("session", {"held": []})):
+            self.assigned(epoch=3)
+            self.tell("revoke", partition="0", epoch=3, deadline_ms=0)
+            self.assertEqual(len(self.consumer._releases), 1)
+            self.tell(event, **data)
+            self.assertEqual(len(self.consumer._releases), 0)
+
+
+class Requests(unittest.TestCase):
+    """What goes over a connection."""
+
+    def client(self, *connections):
+        client = parti.Client("http://127.0.0.1:1")
+        client.connect = mock.Mock(side_effect=connections)
+        return client
+
+    def connection(self, *answers):
+        """One that answers so, one request after the other."""
+        def answered(one):
+            return one if isinstance(one, Exception) else mock.Mock(
+                status=200, read=lambda: one)
+        connection = mock.Mock()
+        connection.getresponse.side_effect = [answered(one) for one in answers]
+        return connection
+
+    def test_what_was_not_answered_in_time_is_not_sent_again(self):
+        late = self.connection(b'{"placed": []}', socket.timeout("timed out"))
+        next_one = self.connection(b'{"placed": []}')
+        client = self.client(late, next_one)
+        client.produce("t", [{"payload": "one"}])
+        with self.assertRaises(TimeoutError):
+            client.produce("t", [{"payload": "two"}])
+        self.assertEqual(next_one.request.call_count, 0)
+
+    def test_another_instance_may_have_a_session_but_a_wrong_name_stays_wrong(self):
+        self.assertTrue(parti.PartiError(421, "not_here", "not here", "").passes)
+        wrong = parti.PartiError(421, "wrong_host", "this service does not go by that name", "")
+        self.assertFalse(wrong.passes)
+        consumer = parti.Consumer("http://127.0.0.1:1", "g", "t")
+        with mock.patch.object(consumer.client, "request", side_effect=wrong) as asked:
+            with self.assertRaises(parti.PartiError):
+                consumer.__enter__()
+        self.assertEqual(asked.call_count, 1)
+
+    def test_what_is_cut_off_is_a_failure_like_others(self):
+        for cut in (b"", b'{"messages": [{"off', b"<html>"):
+            with self.assertRaises(parti.FAILURES):
+                self.client(self.connection(cut)).fetch("t", "0", 0)
+        consumer = parti.Consumer("http://127.0.0.1:1", "g", "t")
+        told = []
+        consumer._tell = lambda _, event, data: told.append((event, data))
+        whole = b'event: lost\ndata: {"partition": "0"}\n\n'
+        for end in (b"", b"event: ass", b"event: assigned\ndata: {\"part"):
+            stream = io.BytesIO(whole + end)
+            self.assertFalse(consumer._read({}, stream), "it is opened again")
+        self.assertEqual(told, [("lost", {"partition": "0"})] * 3)
+        with self.assertRaises(parti.FAILURES):
+            consumer._read({}, io.BytesIO(b"event: lost\ndata: {\n\n"))
+
+    def test_a_connection_that_was_closed_meanwhile_is_made_anew(self):
+        closed = self.connection(b'{"placed": []}', ConnectionResetError("closed"))
+        next_one = self.connection(b'{"placed": [1]}')
+        client = self.client(closed, next_one)
+        client.produce("t", [{"payload": "one"}])
+        self.assertEqual(client.produce("t", [{"payload": "two"}]), [1])
 
 
 if __name__ == "__main__":

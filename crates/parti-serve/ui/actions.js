@@ -119,6 +119,16 @@ function others(model, worker) {
   return rest === 1 ? "the other worker" : `the other ${count(rest)} workers`;
 }
 
+/** The longest reason that is taken, in bytes. */
+const LONGEST_REASON = 500;
+
+/** What is wrong with a reason; empty if nothing is. */
+export function reasonProblem(text) {
+  const { length } = new TextEncoder().encode(text.trim());
+  if (length === 0) return "Give a reason.";
+  return length > LONGEST_REASON ? `${count(length - LONGEST_REASON)} bytes too long.` : "";
+}
+
 /** Where a checkpoint can be set to: what was typed becomes what is sent. Throws in words. */
 export function resetTarget({ to, offset, time }) {
   switch (to) {

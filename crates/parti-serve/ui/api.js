@@ -1,6 +1,8 @@
 // Requests to the server that sent this page, and to no other.
 
 const TOKEN = "parti.token";
+/** The server ends a request after 60 seconds. Longer ones wait in the browser, or are lost. */
+const PATIENCE_MS = 75_000;
 
 /** What the server said when it did not do it. */
 export class ApiError extends Error {
@@ -55,9 +57,19 @@ export class Api {
     return this.#json(path, patience ? { signal: AbortSignal.timeout(patience) } : {});
   }
 
-  post(path, body) {
+  async post(path, body, patience = PATIENCE_MS) {
     const headers = { "content-type": "application/json", "x-parti-csrf": "1" };
-    return this.#json(path, { method: "POST", headers, body: JSON.stringify(body) });
+    const signal = AbortSignal.timeout(patience);
+    try {
+      const options = { method: "POST", headers, body: JSON.stringify(body), signal };
+      return await this.#json(path, options);
+    } catch (error) {
+      if (error.name !== "TimeoutError") throw error;
+      throw new Error(
+        `No answer within ${Math.round(patience / 1000)} s. Whether it was done is not known: ` +
+          "look before you ask again. Many open tabs of this server can be the cause.",
+      );
+    }
   }
 
   /** Opens a stream of events. */

@@ -11,6 +11,10 @@ const api = new Api();
 let page = null;
 let asking = false;
 let countdown = null;
+let hidden = null;
+
+/** A tab that is hidden for so long need not be live. */
+const HIDDEN_MS = 60_000;
 
 /** The group that the address asks for; `null`: the overview. */
 function wantedGroup() {
@@ -44,7 +48,8 @@ function showState(state) {
   const element = byId("live");
   clearInterval(countdown);
   setAttr(element, "class", `live ${state.name}`);
-  // What is shown is from before the connection was lost; the role may be another one after it.
+  // What is shown is from before the connection (or the store) was lost; the role may be another one
+  // after it.
   const wasStale = document.body.classList.contains("stale");
   document.body.classList.toggle("stale", state.name !== "live");
   if (wasStale && state.name === "live") learn();
@@ -56,6 +61,13 @@ function showState(state) {
       break;
     case "connecting":
       setText(element, state.tries === 0 ? "Connecting" : "Not connected: trying");
+      break;
+    case "blind":
+      setText(element, "Store not heard");
+      element.title = visible(state.why);
+      break;
+    case "resting":
+      setText(element, "Resting");
       break;
     case "waiting": {
       element.title = visible(state.why);
@@ -120,10 +132,18 @@ async function learn() {
   }
 }
 
+/** Nobody looks at what is hidden; it may have been opened so, too. */
+function lookAround() {
+  clearTimeout(hidden);
+  if (document.hidden) hidden = setTimeout(() => page?.rest(), HIDDEN_MS);
+  else page?.wake();
+}
+
 function start() {
   byId("forget").hidden = !api.hasToken;
   document.body.classList.add("stale");
   open();
+  lookAround();
 }
 
 byId("forget").addEventListener("click", () => {
@@ -135,6 +155,7 @@ byId("skip").addEventListener("click", (event) => {
   event.preventDefault(); // the address names a group, not a place on the page
   byId("main").focus();
 });
+document.addEventListener("visibilitychange", lookAround);
 addEventListener("hashchange", open);
 addEventListener("online", () => page?.retry());
 // In a task of its own: to read all modules was one already.

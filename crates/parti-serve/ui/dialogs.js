@@ -3,7 +3,7 @@
 //
 //   what will happen ─▶ fields, reason ─▶ confirm ─▶ waiting for the effect ─▶ done, or why not
 
-import { changesSomething, offsetOf, resetSummary, resetTarget } from "./actions.js";
+import { changesSomething, offsetOf, reasonProblem, resetSummary, resetTarget } from "./actions.js";
 import { button, clear, h, name, notify, setAttr, setText } from "./dom.js";
 import { compareNames, count, duration, plural, visible } from "./format.js";
 import { isThere } from "./model.js";
@@ -23,12 +23,14 @@ function field(label, control, hint) {
 }
 
 function reasonField() {
-  const control = h("textarea", {
-    rows: "2",
+  const control = h("input", {
     required: true,
-    maxlength: "500",
+    autocomplete: "off",
     placeholder: "For the group's history",
   });
+  const check = () => control.setCustomValidity(reasonProblem(control.value));
+  control.addEventListener("input", check);
+  check();
   return { control, element: field("Reason", control) };
 }
 
@@ -40,7 +42,6 @@ const canTake = (element) =>
 class Modal {
   #opener = null;
   #busy = false;
-  #pointless = false;
 
   constructor(title, { grave = false } = {}) {
     const heading = h("h2", { id: "dialog-title" }, title);
@@ -93,20 +94,14 @@ class Modal {
     this.error.hidden = false;
   }
 
-  /** Whether to confirm would change nothing. */
-  set pointless(is) {
-    this.#pointless = is;
-    this.#show();
-  }
-
   /** A button that is disabled loses the focus to the page behind: this one only says so. */
   #show() {
     this.form.classList.toggle("busy", this.#busy);
-    setAttr(this.confirm, "aria-disabled", this.#busy || this.#pointless ? "true" : null);
+    setAttr(this.confirm, "aria-disabled", this.#busy ? "true" : null);
   }
 
   async #submit() {
-    if (this.#busy || this.#pointless) return;
+    if (this.#busy) return;
     this.error.hidden = true;
     if (!this.form.reportValidity()) return;
     this.#busy = true;
@@ -222,11 +217,10 @@ export function resetCheckpoints(ids, context, send) {
     reason.element,
     preview,
   );
-  let tried = null; // what the dry run was about
+  let tried = false; // whether a dry run has shown what is to be done
   const target = () => resetTarget({ to: to.value, offset: offset.value, time: time.value });
   const fresh = () => {
-    tried = null;
-    modal.pointless = false;
+    tried = false;
     offsetField.hidden = to.value !== "offset";
     timeField.hidden = to.value !== "time";
     clear(preview);
@@ -241,7 +235,7 @@ export function resetCheckpoints(ids, context, send) {
       force: force.checked,
       why: reason.control.value.trim(),
     };
-    const dry = tried === null;
+    const dry = !tried;
     setText(modal.confirm, dry ? "Looking…" : "Resetting…");
     try {
       const answer = await send("/checkpoints", { ...body, dry_run: dry });
@@ -249,8 +243,8 @@ export function resetCheckpoints(ids, context, send) {
       if (dry) {
         clear(preview).append(...previewOf(changes));
         if (answer.takes_over) preview.append(h("p", {}, TAKES_OVER));
-        tried = body;
-        modal.pointless = !answer.takes_over && !changesSomething(changes);
+        // Where it would change nothing, what is left is to look again: others go on meanwhile.
+        tried = answer.takes_over || changesSomething(changes);
       } else {
         const done = changes.filter((change) => change.done).length;
         notify(`Reset: ${plural(done, "checkpoint")} of ${count(changes.length)} changed`);
@@ -259,7 +253,7 @@ export function resetCheckpoints(ids, context, send) {
         modal.close();
       }
     } finally {
-      setText(modal.confirm, tried === null ? "Dry run" : `Reset ${subject}`);
+      setText(modal.confirm, tried ? `Reset ${subject}` : "Dry run");
     }
   };
   modal.open();

@@ -1,6 +1,6 @@
 // The event log: the newest first, older ones on request.
 
-import { button, card, h, notify, setText } from "./dom.js";
+import { button, card, h, notify, setAttr, setText } from "./dom.js";
 import { clock, count, visible } from "./format.js";
 
 const KINDS = [
@@ -26,6 +26,7 @@ export class EventLog {
   #newest = -Infinity;
   #oldest = Infinity;
   #stale = true;
+  #busy = false;
   #version = -1;
 
   constructor(model, hooks) {
@@ -50,30 +51,43 @@ export class EventLog {
     this.list = h("ol", { class: "events" });
     this.none = h("p", { class: "muted empty" }, "No event yet.");
     this.more = button("Older events", () => this.#older(hooks.wake), { class: "small" });
-    const box = h(
+    this.box = h(
       "div",
       { class: "scroll", tabindex: "0", "aria-labelledby": "events-title" },
       this.none,
       this.list,
       this.more,
     );
-    this.element = card("events", "Events", [this.found, h("div", { class: "tools" }, kind)], box);
+    this.element = card("events", "Events", [this.found, h("div", { class: "tools" }, kind)], this.box);
   }
 
   async #older(wake) {
+    if (this.#busy) return;
     this.#limit += PAGE;
     this.#stale = true;
     if (this.#limit > this.#model.events.length) {
-      this.more.disabled = true;
+      this.#wait(true);
       try {
         const more = await this.#fetchOlder(this.#model.events[0]?.n ?? null);
-        if (!more) this.more.hidden = true;
+        if (!more) this.#end();
       } catch (error) {
         notify(error.message, "failed");
       }
-      this.more.disabled = false;
+      this.#wait(false);
     }
     wake();
+  }
+
+  /** A button that is disabled loses the focus: this one only says so. */
+  #wait(busy) {
+    this.#busy = busy;
+    setAttr(this.more, "aria-disabled", busy ? "true" : null);
+  }
+
+  /** There are no older ones. Whoever asked by keyboard stays in the list. */
+  #end() {
+    if (document.activeElement === this.more) this.box.focus({ preventScroll: true });
+    this.more.hidden = true;
   }
 
   render(now) {

@@ -8,6 +8,7 @@
 
 import { GROUP_ACTIONS } from "./actions.js";
 import { groupPath } from "./api.js";
+import { Beats } from "./beats.js";
 import { confirmAction, resetCheckpoints } from "./dialogs.js";
 import { button, h, name, setAttr, setText } from "./dom.js";
 import { EventLog } from "./events.js";
@@ -51,7 +52,8 @@ export class GroupPage {
   #series = { done: new Series(), come: new Series(), lag: new Series() };
   #sums = null;
   #shows = [];
-  #heard = 0; // when the server gave its last sign of life
+  #isLive = false;
+  #blind = null; // why the server does not hear its store
 
   constructor(api, group, { onState, onTitle }) {
     this.#api = api;
@@ -61,11 +63,18 @@ export class GroupPage {
     this.palette = new Palette();
     this.watch = new HandoffWatch();
     this.rebalances = new Rebalances();
+    this.beats = new Beats();
     this.#build();
     this.#live = new Live((signal) => api.stream(groupPath(group, "/live"), signal), {
       event: (event, data) => this.#take(event, data),
-      state: onState,
-      heard: () => (this.#heard = api.now()),
+      state: (state) => {
+        this.#follow(state);
+        onState(state);
+      },
+      heard: () => {
+        // Signs of life of the server say nothing of its store.
+        if (this.#blind === null) this.beats.heard(performance.now());
+      },
     });
     this.#timer = setInterval(() => this.#second(), SECOND);
   }
@@ -82,13 +91,18 @@ export class GroupPage {
     this.#live.retry();
   }
 
+  rest() {
+    this.#live.rest();
+  }
+
+  wake() {
+    this.#live.wake();
+  }
+
   #build() {
-    const { model, palette } = this;
+    const { model, palette, beats } = this;
     const wakes = (part) => () => this.#wake(part);
-    const show = (kind) => (id) => {
-      const now = this.#api.now();
-      this.inspector.show(kind, id, now, this.#judged(now));
-    };
+    const show = (kind) => (id) => this.inspector.show(kind, id, this.#api.now());
     const [showPartition, showWorker] = [show("partition"), show("worker")];
     const reset = (ids) => resetCheckpoints(ids, { model }, (path, body) => this.#post(path, body));
     const act = (action, subject, context) =>
@@ -99,7 +113,10 @@ export class GroupPage {
       reset,
       wake: wakes("partitions"),
     });
-    this.workers = new WorkerTable(model, palette, { select: showWorker, wake: wakes("workers") });
+    this.workers = new WorkerTable(model, palette, beats, {
+      select: showWorker,
+      wake: wakes("workers"),
+    });
     this.requests = new RequestList(model);
     this.handoffs = new Handoffs(this.watch, palette);
     this.rebalanceList = new RebalanceList(this.rebalances);
@@ -108,7 +125,7 @@ export class GroupPage {
       wake: wakes("events"),
     });
     this.whatIf = new WhatIf(model, (body) => this.#post("/plan", body));
-    this.inspector = new Inspector(model, palette, {
+    this.inspector = new Inspector(model, palette, beats, {
       act,
       reset,
       chosen: (kind, id) => this.#chosen(kind, id),
@@ -172,10 +189,10 @@ export class GroupPage {
         this.#handoffsChanged = false;
       }),
       show("requests", 200, (now) => this.requests.render(now)),
-      show("inspector", 200, (now) => this.inspector.render(now, this.#judged(now))),
+      show("inspector", 200, (now) => this.inspector.render(now)),
       show("partitions", 300, (now) => this.partitions.render(now)),
       show("workers", 500, (now) => {
-        this.workers.render(this.#sums.byOwner, this.#rates, now, this.#judged(now));
+        this.workers.render(this.#sums.byOwner, this.#rates, now);
       }),
       show("rebalances", 400, (now) => this.rebalanceList.render(now)),
       show("events", 400, (now) => this.events.render(now)),
@@ -249,6 +266,8 @@ export class GroupPage {
     const now = this.#api.now();
     const moves = event === "group" ? model.replace(data) : model.change(data);
     this.palette.meet(model.workers.keys());
+    this.beats.look(data.workers ?? [], now);
+    this.beats.keep((id) => model.workers.has(id));
     if (event === "group" || data.handoffs || moves.length > 0) {
       this.watch.look(model.handoffs, moves, (id) => model.partition(id)?.owner ?? null, now);
       this.#handoffsChanged = true;
@@ -258,15 +277,25 @@ export class GroupPage {
     this.#wake();
   }
 
-  /** By which time workers are judged: that nothing is heard of a server is no fault of theirs. */
-  #judged(now) {
-    return Math.min(now, this.#heard);
+  /** Whether what is shown is how it is: that nothing is heard of a server, or by it of its store,
+   * is no fault of the workers. */
+  #follow({ name, why }) {
+    this.#isLive = name === "live";
+    this.#blind = name === "blind" ? why : null;
+    if (name !== "live") this.beats.lost();
+    this.#wake("head");
   }
 
   /** Once a second: the plots get a point, and ages grow. */
   #second() {
     if (this.model.head === null) return;
     const now = this.#api.now();
+    if (!this.#isLive) {
+      // Nothing is known of this second: that is another thing than no progress.
+      for (const series of Object.values(this.#series)) series.push(now, null);
+      this.#wake();
+      return;
+    }
     const { done, come, doneBy } = this.model.progress;
     this.#series.done.push(now, this.#meters.done.look(now, done));
     this.#series.come.push(now, this.#meters.come.look(now, come));
@@ -313,7 +342,7 @@ export class GroupPage {
     this.#sums = sums;
     const { head, partitions, workers, unreadable } = this.model;
     const { plan } = head;
-    const state = stateOf(this.model, sums, this.#judged(now));
+    const state = stateOf(this.model, sums, this.beats);
     setAttr(this.state, "class", `state ${state.replace(" ", "-")}`);
     setText(this.state, words(state));
     const facts = [words(head.coordination)];
@@ -334,6 +363,11 @@ export class GroupPage {
       ({ key, why }) => `${visible(key)} cannot be read: ${visible(why)}`,
     );
     if (head.closed) troubles.unshift("This group is being deleted.");
+    if (this.#blind !== null) {
+      troubles.unshift(
+        `The service does not hear its store: ${visible(this.#blind)}. What is shown is from before.`,
+      );
+    }
     this.trouble.hidden = troubles.length === 0;
     setText(this.trouble, troubles.slice(0, 5).join(" · "));
     this.onTitle(
@@ -350,7 +384,7 @@ export class GroupPage {
   }
 
   #paintLag(now) {
-    const unknown = this.#series.lag.last() === null ? "the log was not asked" : "";
+    const unknown = this.#sums.lag === null ? "the log was not asked" : "";
     this.plots[1].render(now, compact(this.#sums.lag), unknown);
   }
 

@@ -8,15 +8,17 @@ import { endOf, healthOf, nextOwner, statusOf } from "./model.js";
 export class Inspector {
   #model;
   #palette;
+  #beats;
   #hooks;
   #shown = null;
   #values = [];
   #buttons = [];
   #before = null;
 
-  constructor(model, palette, hooks) {
+  constructor(model, palette, beats, hooks) {
     this.#model = model;
     this.#palette = palette;
+    this.#beats = beats;
     this.#hooks = hooks;
     this.title = h("h2", { id: "inspector-title", tabindex: "-1" });
     const close = button("×", () => this.close(), { class: "plain", "aria-label": "Close" });
@@ -34,7 +36,7 @@ export class Inspector {
     });
   }
 
-  show(kind, id, now, judged) {
+  show(kind, id, now) {
     if (this.#shown === null) this.#before = document.activeElement;
     this.#shown = { kind, id };
     this.element.hidden = false;
@@ -53,7 +55,7 @@ export class Inspector {
       this.actions.append(element);
       return [element, offered];
     });
-    this.render(now, judged);
+    this.render(now);
     this.title.focus({ preventScroll: true });
     this.element.scrollTop = 0;
     this.#hooks.chosen(kind, id);
@@ -68,13 +70,13 @@ export class Inspector {
     if (this.#before?.isConnected) this.#before.focus({ preventScroll: true });
   }
 
-  /** Brings it up to date; a worker is silent by the time `judged`. */
-  render(now, judged = now) {
+  /** Brings it up to date. */
+  render(now) {
     if (this.#shown === null) return;
     const { kind, id } = this.#shown;
     const subject = kind === "worker" ? this.#model.workers.get(id) : this.#model.partition(id);
     for (const [element, read] of this.#values) {
-      const value = subject ? read(subject, now, judged) : "gone";
+      const value = subject ? read(subject, now) : "gone";
       setText(element, value);
       element.parentElement.hidden = value === "";
     }
@@ -97,7 +99,7 @@ export class Inspector {
         .map(({ partition, owner }) => `${visible(partition)} held by ${visible(owner)}`)
         .join(", ");
     const rows = [
-      ["Health", (worker, _, judged) => healthOf(worker, judged).word],
+      ["Health", (worker) => healthOf(worker, this.#beats).word],
       ["Trouble", ({ degraded }) => visible(degraded ?? "")],
       ["Session", ({ status }) => words(status)],
       ["Leads", ({ leader }) => (leader ? "yes" : "no")],

@@ -1,6 +1,7 @@
 // Follows a group: one stream, opened again with growing pauses when it breaks.
 //
 //   connecting ─▶ live ─▶ waiting ─▶ connecting …      refused: only a person can help
+//                  └─ rest ─▶ resting ─ wake ─▶ connecting …
 
 import { SseParser } from "./sse.js";
 
@@ -34,11 +35,12 @@ export class Live {
   #timer = null;
   #tries = 0;
   #closed = false;
+  #resting = false;
 
   /**
    * `open(signal)` gives a stream of bytes. `on.event(name, data)` is told of each event,
-   * `on.state` of `{ name: "connecting" | "live" | "waiting" | "refused", … }`, `on.heard` of every
-   * sign of life.
+   * `on.state` of `{ name: "connecting" | "live" | "blind" | "waiting" | "refused" | "resting", … }`
+   * (blind: the server does not hear its store), `on.heard` of every sign of life.
    */
   constructor(open, on, silence = SILENCE_MS) {
     this.#open = open;
@@ -53,9 +55,25 @@ export class Live {
     this.#abort?.abort();
   }
 
+  /** Closes the stream: nobody looks. A browser has few connections for all tabs of a server. */
+  rest() {
+    if (this.#closed || this.#resting) return;
+    this.#resting = true;
+    clearTimeout(this.#timer);
+    this.#abort?.abort();
+    if (!this.#abort) this.#on.state({ name: "resting" });
+  }
+
+  /** Goes on after a rest. */
+  wake() {
+    if (!this.#resting) return;
+    this.#resting = false;
+    this.retry();
+  }
+
   /** Tries now instead of later. */
   retry() {
-    if (this.#closed || this.#abort) return;
+    if (this.#closed || this.#resting || this.#abort) return;
     clearTimeout(this.#timer);
     this.#run();
   }
@@ -76,6 +94,10 @@ export class Live {
     this.#abort = null;
     abort.abort();
     if (this.#closed) return;
+    if (this.#resting) {
+      this.#on.state({ name: "resting" });
+      return;
+    }
     if (error && isFinal(error)) {
       this.#on.state({ name: "refused", error });
       return;
@@ -112,6 +134,7 @@ export class Live {
           if (this.#tries > 0 || event === "group") this.#tries = 0;
           this.#on.event(event, told);
           if (event === "group") this.#on.state({ name: "live" });
+          if (event === "trouble") this.#on.state({ name: "blind", why: told.why });
           if (data.length > LARGE) await breath();
         }
       }

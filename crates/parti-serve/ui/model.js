@@ -48,6 +48,7 @@ export class GroupModel {
     this.#changeWorkers(change.workers ?? [], change.workers_gone ?? []);
     const moves = this.#changePartitions(change.partitions ?? [], change.partitions_gone ?? []);
     if (change.handoffs) this.handoffs = change.handoffs;
+    if (change.unreadable) this.unreadable = change.unreadable;
     this.#addEvents(change.events ?? []);
     return moves;
   }
@@ -201,27 +202,25 @@ export function totals(model) {
   return { ...sum, byOwner };
 }
 
-/** What a worker is, in a word, and whether that deserves a look. */
-export function healthOf(worker, nowMs) {
+/** What a worker is, in a word, and whether that deserves a look; `beats` know who is silent. */
+export function healthOf(worker, beats) {
   if (worker.status === "evicted") return { word: "evicted", good: false };
   if (worker.status === "goodbye") return { word: "left", good: true };
   if (worker.status === "revoked" || worker.status === "dismissed") {
     return { word: "being evicted", good: false };
   }
   if (worker.degraded) return { word: "degraded", good: false };
-  if (worker.renewed_ms !== null && nowMs - worker.renewed_ms > SILENT_MS) {
-    return { word: "silent", good: false };
-  }
+  if (beats.isSilent(worker)) return { word: "silent", good: false };
   if (worker.status === "leaving") return { word: "leaving", good: true };
   if (worker.drained) return { word: "drained", good: true };
   return { word: STATES[worker.state] ?? `state ${worker.state}`, good: true };
 }
 
 /** How the group fares, in a word: what its leader wrote down, unless nobody is there to do it. */
-export function stateOf(model, sums, nowMs) {
+export function stateOf(model, sums, beats) {
   const { head, workers } = model;
   if (head.closed) return "closed";
-  const serves = (worker) => isThere(worker) && healthOf(worker, nowMs).word !== "silent";
+  const serves = (worker) => isThere(worker) && !beats.isSilent(worker);
   if (![...workers.values()].some(serves)) return "nobody serves";
   if (head.plan?.state) return head.plan.state;
   // Without a leader nobody writes down what goes on.
@@ -235,9 +234,6 @@ export function endOf({ end, next_offset: next }) {
   if (typeof end !== "number") return end ?? null;
   return Math.max(end, next ?? 0);
 }
-
-/** A worker renews its session every few seconds: after this long, somebody should look. */
-const SILENT_MS = 10_000;
 
 /** The states of a worker, by number. */
 const STATES = [

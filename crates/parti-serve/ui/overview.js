@@ -40,6 +40,11 @@ export class Overview {
     clearTimeout(this.#timer);
   }
 
+  /** Its requests are short: they stand in nobody's way. */
+  rest() {}
+
+  wake() {}
+
   retry() {
     if (this.#timer === null) return;
     clearTimeout(this.#timer);

@@ -1,14 +1,15 @@
 // What if: how each strategy would spread the partitions, and what would move. Changes nothing.
 
 import { parseWeights } from "./actions.js";
-import { card, clear, h, name, setText } from "./dom.js";
+import { card, clear, h, name, setAttr, setText } from "./dom.js";
 import { compareNames, count, visible, words } from "./format.js";
 import { isThere } from "./model.js";
 
 export class WhatIf {
   #model;
   #ask;
-  #known = "";
+  #chips = new Map();
+  #busy = false;
 
   constructor(model, ask) {
     this.#model = model;
@@ -42,16 +43,25 @@ export class WhatIf {
 
   render() {
     const there = [...this.#model.workers.values()].filter(isThere).map(({ worker }) => worker);
-    const key = there.join("\n");
-    if (key === this.#known) return;
-    this.#known = key;
-    const checked = new Set(this.#removed());
-    clear(this.remove).append(
-      ...there.map((id) => {
-        const box = h("input", { type: "checkbox", value: id, checked: checked.has(id) });
-        return h("label", { class: "chip" }, box, name(id));
-      }),
-    );
+    const wanted = new Set(there);
+    for (const [id, chip] of this.#chips) {
+      if (wanted.has(id)) continue;
+      // Whoever is at it by keyboard stays in this form.
+      if (chip.contains(document.activeElement)) this.submit.focus({ preventScroll: true });
+      chip.remove();
+      this.#chips.delete(id);
+    }
+    // Those that are there stay the same elements: one may have the focus.
+    let place = this.remove.firstChild;
+    for (const id of there) {
+      let chip = this.#chips.get(id);
+      if (chip === undefined) {
+        const box = h("input", { type: "checkbox", value: id });
+        this.#chips.set(id, (chip = h("label", { class: "chip" }, box, name(id))));
+        this.remove.insertBefore(chip, place);
+      }
+      place = chip.nextSibling;
+    }
   }
 
   #removed() {
@@ -59,8 +69,9 @@ export class WhatIf {
   }
 
   async #compare() {
+    if (this.#busy) return;
     this.error.hidden = true;
-    this.submit.disabled = true;
+    this.#wait(true);
     try {
       const gone = new Set(this.#removed());
       const outcomes = await this.#ask({
@@ -76,7 +87,13 @@ export class WhatIf {
       setText(this.error, visible(`${error.message} ${error.remedy ?? ""}`));
       this.error.hidden = false;
     }
-    this.submit.disabled = false;
+    this.#wait(false);
+  }
+
+  /** A button that is disabled loses the focus: this one only says so. */
+  #wait(busy) {
+    this.#busy = busy;
+    setAttr(this.submit, "aria-disabled", busy ? "true" : null);
   }
 }
 

@@ -14,6 +14,7 @@ const NEW_AT_ONCE = 16;
 export class WorkerTable {
   #model;
   #palette;
+  #beats;
   #select;
   #rows = new Map();
   #chosen = null;
@@ -21,9 +22,10 @@ export class WorkerTable {
   #turn = 0;
   #wake;
 
-  constructor(model, palette, { select, wake }) {
+  constructor(model, palette, beats, { select, wake }) {
     this.#model = model;
     this.#palette = palette;
+    this.#beats = beats;
     this.#select = select;
     this.#wake = wake;
     this.found = h("span", { class: "muted" });
@@ -60,9 +62,8 @@ export class WorkerTable {
     this.#chosen = id;
   }
 
-  /** Brings the rows up to date. `sums` are the totals by owner, `rates` the offsets a second,
-   * `judged` the time by which a worker is silent. */
-  render(sums, rates, now, judged) {
+  /** Brings the rows up to date. `sums` are the totals by owner, `rates` the offsets a second. */
+  render(sums, rates, now) {
     const { workers } = this.#model;
     for (const [id, row] of this.#rows) {
       if (workers.has(id)) continue;
@@ -89,7 +90,8 @@ export class WorkerTable {
       if (row.element !== place) this.body.insertBefore(row.element, place);
       before = row.element;
       if (isNew || (at >= from && at < to) || at % turn === this.#turn) {
-        row.show(worker, sums.get(id), most, rates.get(id), now, judged);
+        const health = healthOf(worker, this.#beats);
+        row.show(worker, health, sums.get(id), most, rates.get(id), now);
         setAttr(row.element, "aria-selected", id === this.#chosen ? "true" : null);
       }
     }
@@ -125,8 +127,7 @@ class Row {
     );
   }
 
-  show(worker, sum, most, rate, now, judged) {
-    const { word, good } = healthOf(worker, judged);
+  show(worker, { word, good }, sum, most, rate, now) {
     setText(this.role, worker.leader ? "leader" : "");
     this.role.hidden = !worker.leader;
     setText(this.state, good ? word : `! ${word}`);

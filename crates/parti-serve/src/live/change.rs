@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use parti::inspect::{Group, Handoff, Happening, PartitionView, WorkerView};
+use parti::inspect::{Group, Handoff, Happening, PartitionView, Unreadable, WorkerView};
 use serde::Serialize;
 use serde_json::{Map, Value};
 
@@ -19,6 +19,8 @@ pub struct Difference<'a> {
     events: Vec<Line>,
     #[serde(skip_serializing_if = "Option::is_none")]
     handoffs: Option<&'a [Handoff]>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    unreadable: Option<&'a [Unreadable]>,
 }
 
 /// What changed; `None` if nothing did.
@@ -38,6 +40,7 @@ pub fn between<'a>(before: &'a Group, now: &'a Group) -> Option<Difference<'a>> 
         partitions_gone: gone,
         events: newest(&now.history[begin..], NEWEST),
         handoffs: (before.handoffs != now.handoffs).then_some(&now.handoffs),
+        unreadable: (before.unreadable != now.unreadable).then_some(&now.unreadable),
     };
     let is_same = difference.workers.is_empty()
         && difference.workers_gone.is_empty()
@@ -45,6 +48,7 @@ pub fn between<'a>(before: &'a Group, now: &'a Group) -> Option<Difference<'a>> 
         && difference.partitions_gone.is_empty()
         && difference.events.is_empty()
         && difference.handoffs.is_none()
+        && difference.unreadable.is_none()
         && difference.head == head(before);
     (!is_same).then_some(difference)
 }

@@ -7,7 +7,8 @@
 //!                                        └─▶ changes: to all readers ──▶ SSE, SSE, …
 //! ```
 //!
-//! A reader that falls behind loses changes, never holds up others, and goes on with the whole.
+//! A reader that falls behind loses changes, never holds up others, and goes on with the whole. While
+//! the store is not heard, all of them know, also those that come meanwhile; then comes the whole.
 
 mod change;
 
@@ -43,6 +44,8 @@ enum Seen {
     Nothing,
     /// The group, whole.
     Group(Arc<Whole>),
+    /// The group as it was when the store was last heard, and the event that says so.
+    Blind(Arc<Whole>, Bytes),
     /// There is none, or none any more.
     Gone,
 }
@@ -91,7 +94,7 @@ impl Live {
         let mut latest = feed.latest.clone();
         let seen = latest.wait_for(|seen| !matches!(seen, Seen::Nothing)).await;
         match seen.as_deref() {
-            Ok(Seen::Group(_)) => {}
+            Ok(Seen::Group(_) | Seen::Blind(..)) => {}
             _ => return None,
         }
         drop(seen);
@@ -114,10 +117,12 @@ impl Live {
         let watcher = Watcher {
             places: places.clone(),
             records: records.clone(),
-            seen: None,
-            number: 0,
-            tell,
-            changes: changes.clone(),
+            told: Told {
+                seen: None,
+                number: 0,
+                tell,
+                changes: changes.clone(),
+            },
         };
         let feed = Arc::new(Feed {
             latest,
@@ -136,10 +141,7 @@ type Located = Arc<BTreeMap<PartitionId, Bounds>>;
 struct Watcher {
     places: Arc<Places>,
     records: GroupStore,
-    seen: Option<Arc<Whole>>,
-    number: u64,
-    tell: watch::Sender<Seen>,
-    changes: broadcast::Sender<Changed>,
+    told: Told,
 }
 
 impl Watcher {
@@ -149,7 +151,7 @@ impl Watcher {
         let _locating = AbortOnDropHandle::new(tokio::spawn(locate(
             self.places.clone(),
             self.records.clone(),
-            self.tell.subscribe(),
+            self.told.tell.subscribe(),
             find,
         )));
         let mut bounds = Located::default();
@@ -161,30 +163,35 @@ impl Watcher {
                 Some(sight) = sights.next() => match sight {
                     Sight::Group(group) => newer = Some(*group),
                     Sight::NoGroup => {
-                        self.gone();
+                        self.told.gone();
                         newer = None;
                         continue;
                     }
                     Sight::Blind(error) => {
-                        self.blind(&error.to_string());
+                        // It was seen before that: later it would look as if the store were heard.
+                        if let Some(mut group) = newer.take() {
+                            group.locate(&bounds);
+                            self.told.show(group);
+                        }
+                        self.told.blind(&error.to_string());
                         continue;
                     }
                 },
                 Ok(()) = found.changed() => bounds = found.borrow_and_update().clone(),
                 () = async { sleep_until(due.unwrap_or_else(Instant::now)).await }, if due.is_some() => {
                     due = None;
-                    let last = || self.seen.as_ref().map(|whole| whole.group.clone());
+                    let last = || self.told.last().map(|whole| whole.group.clone());
                     let Some(mut group) = newer.take().or_else(last) else {
                         continue;
                     };
                     // Whoever opens a page sees lags from the beginning.
-                    if self.seen.is_none()
+                    if self.told.seen.is_none()
                         && let Some(first) = self.places.bounds(&self.records, &group).await
                     {
                         bounds = Arc::new(first);
                     }
                     group.locate(&bounds);
-                    self.show(group);
+                    self.told.show(group);
                     rested = Instant::now() + REST;
                     continue;
                 }
@@ -192,9 +199,30 @@ impl Watcher {
             due.get_or_insert(rested.max(Instant::now()));
         }
     }
+}
 
+/// What is told of a group to all who look.
+struct Told {
+    seen: Option<Arc<Whole>>,
+    number: u64,
+    tell: watch::Sender<Seen>,
+    changes: broadcast::Sender<Changed>,
+}
+
+impl Told {
+    fn is_blind(&self) -> bool {
+        matches!(*self.tell.borrow(), Seen::Blind(..))
+    }
+
+    /// The group as it is, as far as that is known.
+    fn last(&self) -> Option<&Arc<Whole>> {
+        self.seen.as_ref().filter(|_| !self.is_blind())
+    }
+
+    /// This is how it is: the store is heard.
     fn show(&mut self, group: Group) {
-        let change = match &self.seen {
+        let heard_again = self.is_blind();
+        let change = match self.last() {
             Some(before) => match change::between(&before.group, &group) {
                 Some(change) => Some(sse::frame("change", &change)),
                 None => return,
@@ -209,8 +237,9 @@ impl Watcher {
         });
         self.seen = Some(now.clone());
         // The whole first: whoever misses a change finds at least as much there.
-        self.tell.send_replace(Seen::Group(now));
-        if let Some(change) = change {
+        self.tell.send_replace(Seen::Group(now.clone()));
+        // Whoever was told of trouble hears that it is over, also if nothing changed meanwhile.
+        if let Some(change) = change.or_else(|| heard_again.then(|| now.frame())) {
             let _ = self.changes.send((self.number, change));
         }
     }
@@ -226,8 +255,15 @@ impl Watcher {
 
     /// The store is not heard at the moment: what is shown may be old.
     fn blind(&mut self, why: &str) {
-        self.number += 1;
+        let Some(last) = self.seen.clone() else {
+            return;
+        };
         let trouble = sse::frame("trouble", &json!({ "why": why }));
+        if matches!(&*self.tell.borrow(), Seen::Blind(_, told) if *told == trouble) {
+            return;
+        }
+        self.tell.send_replace(Seen::Blind(last, trouble.clone()));
+        self.number += 1;
         let _ = self.changes.send((self.number, trouble));
     }
 }
@@ -275,11 +311,18 @@ impl Frames for Reader {
                 // What waits is older than the whole, or is told again: skip it.
                 self.changes = self.changes.resubscribe();
                 let seen = self.latest.borrow().clone();
-                let Seen::Group(whole) = seen else {
-                    return Err(sse::end("the group was deleted"));
+                let (whole, frame) = match seen {
+                    Seen::Group(whole) => (whole.clone(), whole.frame()),
+                    Seen::Blind(whole, trouble) => {
+                        let both = [whole.frame(), trouble].concat();
+                        (whole, Bytes::from(both))
+                    }
+                    Seen::Nothing | Seen::Gone => {
+                        return Err(sse::end("the group was deleted"));
+                    }
                 };
                 self.told = Some(whole.number);
-                return Ok(whole.frame());
+                return Ok(frame);
             };
             match self.changes.recv().await {
                 Ok((number, _)) if number <= told => {}
@@ -301,10 +344,12 @@ impl Frames for Reader {
 
 #[cfg(test)]
 mod tests {
+    use parti::inspect::Unreadable;
+
     use super::*;
 
-    fn whole(number: u64) -> Seen {
-        let group = Group {
+    fn group(number: u64) -> Group {
+        Group {
             name: format!("at {number}"),
             coordination: "leader".into(),
             stream: None,
@@ -318,36 +363,53 @@ mod tests {
             partitions: Vec::new(),
             history: Vec::new(),
             unreadable: Vec::new(),
-        };
+        }
+    }
+
+    fn whole(number: u64) -> Seen {
         Seen::Group(Arc::new(Whole {
             number,
-            group,
+            group: group(number),
             frame: OnceLock::new(),
         }))
     }
 
-    #[tokio::test]
-    async fn who_is_too_slow_goes_on_with_the_whole() {
-        let (tell, latest) = watch::channel(whole(1));
-        let (changes, _) = broadcast::channel(2);
+    fn told(seen: Seen) -> Told {
+        Told {
+            seen: None,
+            number: 0,
+            tell: watch::channel(seen).0,
+            changes: broadcast::channel(2).0,
+        }
+    }
+
+    fn reader(feed: &Told) -> Reader {
         let feed = Arc::new(Feed {
-            latest: latest.clone(),
-            changes: changes.clone(),
+            latest: feed.tell.subscribe(),
+            changes: feed.changes.clone(),
             _watching: AbortOnDropHandle::new(tokio::spawn(async {})),
         });
-        let mut reader = Reader {
-            latest,
-            changes: changes.subscribe(),
+        Reader {
+            latest: feed.latest.clone(),
+            changes: feed.changes.subscribe(),
             told: None,
             _feed: feed,
-        };
+        }
+    }
+
+    fn text(frame: Result<Bytes, Bytes>) -> String {
+        String::from_utf8(frame.expect("not the end").to_vec()).expect("text")
+    }
+
+    #[tokio::test]
+    async fn who_is_too_slow_goes_on_with_the_whole() {
+        let told = told(whole(1));
+        let mut reader = reader(&told);
+        let Told { tell, changes, .. } = told;
         let change = |number: u64| {
             tell.send_replace(whole(number));
             let frame = sse::frame("change", &json!(number));
             changes.send((number, frame)).expect("somebody reads");
-        };
-        let text = |frame: Result<Bytes, Bytes>| {
-            String::from_utf8(frame.expect("not the end").to_vec()).expect("text")
         };
         assert!(text(reader.next().await).contains("at 1"));
         change(2);
@@ -367,5 +429,58 @@ mod tests {
             .send((11, sse::end("gone")))
             .expect("somebody reads");
         assert!(reader.next().await.is_err(), "and it ends with the group");
+    }
+
+    #[tokio::test]
+    async fn a_store_that_is_not_heard_is_told_and_that_it_is_heard_again() {
+        let mut told = told(Seen::Nothing);
+        told.show(group(1));
+        let mut early = reader(&told);
+        assert!(text(early.next().await).starts_with("event: group\n"));
+        let trouble = "event: trouble\ndata: {\"why\":\"no answer\"}\n\n";
+        told.blind("no answer");
+        told.blind("no answer");
+        assert_eq!(text(early.next().await), trouble);
+        assert!(told.last().is_none(), "it is not known how the group is");
+        // Who comes meanwhile is told what was seen last, and that it may be old.
+        let mut late = reader(&told);
+        let both = text(late.next().await);
+        assert!(
+            both.starts_with("event: group\n") && both.ends_with(trouble),
+            "{both}"
+        );
+        // Nothing has changed meanwhile.
+        told.show(group(1));
+        for reader in [&mut early, &mut late] {
+            let again = text(reader.next().await);
+            assert!(again.starts_with("event: group\n"), "{again}");
+            assert!(again.contains("at 1"), "{again}");
+        }
+        told.show(group(2));
+        assert!(text(late.next().await).starts_with("event: change\n"));
+    }
+
+    #[tokio::test]
+    async fn what_becomes_unreadable_is_told_as_a_change() {
+        let mut told = told(Seen::Nothing);
+        told.show(group(1));
+        let mut reader = reader(&told);
+        text(reader.next().await);
+        let unreadable = vec![Unreadable {
+            key: "workers/worker-1".into(),
+            why: "no JSON".into(),
+        }];
+        told.show(Group {
+            unreadable,
+            ..group(1)
+        });
+        let change = text(reader.next().await);
+        assert!(
+            change.contains(r#""unreadable":[{"key":"workers/worker-1","why":"no JSON"}]"#),
+            "{change}"
+        );
+        told.show(group(1));
+        let mended = text(reader.next().await);
+        assert!(mended.contains(r#""unreadable":[]"#), "{mended}");
     }
 }

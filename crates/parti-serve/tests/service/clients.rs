@@ -274,20 +274,30 @@ async fn stay_away(program: &str, example: &str) {
     other.holds(|held| held.len() == 4).await;
 }
 
-/// What the Python client does by itself, without a service.
-#[tokio::test]
-async fn python_alone() {
-    let tests = Command::new("python3")
-        .args(["-m", "unittest", "-v", "test_parti"])
-        .current_dir(clients().join("python"))
+/// What a client does by itself, without a service.
+async fn alone(program: &str, tests: &[&str], folder: &str) {
+    let tests = Command::new(program)
+        .args(tests)
+        .current_dir(clients().join(folder))
         .env("PYTHONDONTWRITEBYTECODE", "1")
         .output();
     let tested = tokio::time::timeout(PATIENCE, tests)
         .await
         .expect("in time");
-    let tested = tested.expect("tests need python3");
-    let told = String::from_utf8_lossy(&tested.stderr);
-    assert!(tested.status.success(), "{told}");
+    let tested = tested.unwrap_or_else(|error| panic!("tests need {program}: {error}"));
+    let said = [tested.stdout, tested.stderr].concat();
+    let said = String::from_utf8_lossy(&said);
+    assert!(tested.status.success(), "{said}");
+}
+
+#[tokio::test]
+async fn python_alone() {
+    alone("python3", &["-m", "unittest", "-v", "test_parti"], "python").await;
+}
+
+#[tokio::test]
+async fn node_alone() {
+    alone("node", &["--test", "parti.test.mjs"], "node").await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

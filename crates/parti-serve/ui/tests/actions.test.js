@@ -8,6 +8,7 @@ import {
   WORKER_ACTIONS,
   changesSomething,
   parseWeights,
+  reasonProblem,
   resetSummary,
   resetTarget,
 } from "../actions.js";
@@ -16,6 +17,14 @@ import { group, partition, worker } from "./fixtures.js";
 
 const model = new GroupModel();
 model.replace(group());
+
+test("a reason is there, and no longer than the service takes, which counts bytes", () => {
+  assert.equal(reasonProblem(" a new kernel "), "");
+  assert.equal(reasonProblem(" "), "Give a reason.");
+  assert.equal(reasonProblem("x".repeat(500)), "");
+  assert.equal(reasonProblem("ü".repeat(250)), "");
+  assert.equal(reasonProblem("ü".repeat(251)), "2 bytes too long.");
+});
 
 test("requests have the shape that the server reads", () => {
   const of = (actions, kind, context, values) =>

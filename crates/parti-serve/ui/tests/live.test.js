@@ -96,6 +96,56 @@ test("a server that falls silent, or takes a connection and says nothing, is not
   assert.ok(heard >= 2);
 });
 
+test("a server that does not hear its store is not live until it tells the whole again", async () => {
+  const text = `${GROUP}event: trouble\ndata: {"why":"no answer"}\n\n: beat\n\n${GROUP}`;
+  const told = await new Promise((done) => {
+    const told = [];
+    const state = ({ name, why }) => {
+      told.push(why ? `${name}: ${why}` : name);
+      if (told.length < 4) return;
+      live.close();
+      done(told);
+    };
+    const live = new Live(async () => stream(text), { event: () => {}, state });
+  });
+  assert.deepEqual(told, ["connecting", "live", "blind: no answer", "live"]);
+});
+
+test("who rests has no stream, and goes on when woken", async () => {
+  const signals = [];
+  const bytes = new TextEncoder().encode(GROUP);
+  /** Ends as a request does: with its signal. */
+  const open = async (signal) => {
+    signals.push(signal);
+    return new ReadableStream({
+      start(controller) {
+        controller.enqueue(bytes);
+        signal.addEventListener("abort", () => controller.error(new Error("aborted")));
+      },
+    });
+  };
+  const told = await new Promise((done) => {
+    const told = [];
+    const state = ({ name }) => {
+      told.push(name);
+      if (told.length === 2) live.rest();
+      if (name === "resting") {
+        live.retry();
+        setTimeout(() => live.wake());
+      }
+      if (told.length < 5) return;
+      live.close();
+      done(told);
+    };
+    const live = new Live(open, { event: () => {}, state });
+  });
+  assert.deepEqual(told, ["connecting", "live", "resting", "connecting", "live"]);
+  assert.deepEqual(
+    signals.map(({ aborted }) => aborted),
+    [true, true],
+  );
+});
+
 test("a refusal ends it", async () => {
   const opens = [() => Promise.reject(new ApiError(404, { message: "no such group" }))];
   const told = await follow(opens, ([name]) => name === "refused");

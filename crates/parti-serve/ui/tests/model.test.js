@@ -56,6 +56,17 @@ test("a change is merged, and changes of owner are told", () => {
   assert.ok(model.version.events > before.events);
 });
 
+test("records that cannot be read come and go with changes", () => {
+  const model = new GroupModel();
+  model.replace(group());
+  const broken = [{ key: "workers/g/worker-1", why: "no JSON" }];
+  model.change({ unreadable: broken });
+  model.change({ workers: [worker("w-2")] });
+  assert.deepEqual(model.unreadable, broken, "absent means unchanged");
+  model.change({ unreadable: [] });
+  assert.deepEqual(model.unreadable, []);
+});
+
 test("a change of lag alone is no change of structure or owners", () => {
   const model = new GroupModel();
   model.replace(group());
@@ -137,11 +148,14 @@ test("sums over partitions and by owner", () => {
   assert.equal(totals(model).lag, null, "a log that was not asked has no lag");
 });
 
+/** What knows of these that they are silent. */
+const beats = (silent) => ({ isSilent: ({ worker }) => silent.includes(worker) });
+
 test("a worker's health", () => {
-  const word = (more, now = 2000) => healthOf(worker("w", more), now).word;
+  const word = (more, silent = []) => healthOf(worker("w", more), beats(silent)).word;
   assert.equal(word({}), "stable");
-  assert.equal(word({}, 60_000), "silent");
-  assert.equal(word({ renewed_ms: null }, 60_000), "stable");
+  assert.equal(word({}, ["w"]), "silent");
+  assert.equal(word({ renewed_ms: 1 }), "stable", "by its own clock, which may be wrong");
   assert.equal(word({ status: "evicted" }), "evicted");
   assert.equal(word({ status: "leaving" }), "leaving");
   assert.equal(word({ degraded: "why" }), "degraded");
@@ -151,15 +165,16 @@ test("a worker's health", () => {
 
 test("a group that nobody serves is not stable", () => {
   const model = new GroupModel();
-  const state = (more, now = 2000) => {
+  const state = (more, silent = []) => {
     model.replace(group(more));
-    return stateOf(model, totals(model), now);
+    return stateOf(model, totals(model), beats(silent));
   };
   const plan = { state: "stable" };
   assert.equal(state({ plan }), "stable");
   assert.equal(state({ plan, workers: [] }), "nobody serves");
   assert.equal(state({ plan, workers: [worker("w", { status: "goodbye" })] }), "nobody serves");
-  assert.equal(state({ plan }, 60_000), "nobody serves", "all are silent");
+  assert.equal(state({ plan }, ["w-2", "w-10"]), "nobody serves", "all are silent");
+  assert.equal(state({ plan }, ["w-2"]), "stable", "one is not");
   assert.equal(state({ plan, workers: [], closed: true }), "closed");
   assert.equal(state({ plan: null }), "no plan");
   assert.equal(state({ plan: null, coordination: "leaderless" }), "stable");

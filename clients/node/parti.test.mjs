@@ -1,0 +1,109 @@
+// What the client does by itself, with a service that is made here: node --test parti.test.mjs
+
+import assert from "node:assert/strict";
+import { createServer } from "node:http";
+import test from "node:test";
+import { consume } from "./parti.mjs";
+
+/** A service with one partition and one message. `answers` has what a request is answered, by the
+ * end of its path: an object, or a function that makes one, or null (503). Resolves to what the
+ * client told, once it has told of `last`. */
+async function serve(answers, last) {
+  const told = [];
+  const stop = new AbortController();
+  let stream;
+  const tell = (event, data) => stream.write(`event: ${event}\ndata: ${JSON.stringify(data)}\n\n`);
+  const usual = {
+    sessions: { session: "s", token: "t", worker: "w", topic: "t", ttl_ms: 6000 },
+    heartbeat: { lease_ms: 6000 },
+    messages: (query) => {
+      const from = Number(query.get("from"));
+      const message = { offset: 0, headers: [], timestamp_ms: 0 };
+      return { messages: from === 0 ? [message] : [], next: 1 };
+    },
+    commits: { results: [{ partition: "0", result: "ok" }] },
+    s: {},
+  };
+  const server = createServer(async (request, response) => {
+    const { pathname, searchParams } = new URL(request.url, "http://x");
+    const what = pathname.split("/").at(-1);
+    request.resume();
+    if (what === "events") {
+      stream = response.writeHead(200);
+      tell("session", { held: [], topic: "t" });
+      tell("assigned", { partition: "0", epoch: 1, next_offset: 0 });
+      return;
+    }
+    const answer = { ...usual, ...answers }[what];
+    const body = await (typeof answer === "function" ? answer(searchParams, tell) : answer);
+    response.writeHead(body === null ? 503 : 200, { "content-type": "application/json" });
+    response.end(JSON.stringify(body));
+  });
+  await new Promise((listening) => server.listen(0, "127.0.0.1", listening));
+  const url = `http://127.0.0.1:${server.address().port}`;
+  const onEvent = (event, data) => {
+    told.push([event, data]);
+    if (last(event, data)) stop.abort();
+  };
+  await consume({ url, group: "g", topic: "t", onEvent }, () => {}, stop.signal);
+  server.closeAllConnections();
+  server.close();
+  return told;
+}
+
+const revoke = { partition: "0", epoch: 1, deadline_ms: 0 };
+
+test("a release that fails is sent again until it is heard", async () => {
+  let releases = 0;
+  const told = await serve(
+    {
+      commits: (_, tell) => {
+        tell("revoke", revoke);
+        return { results: [{ partition: "0", result: "ok" }] };
+      },
+      released: () => ((releases += 1) < 3 ? null : { result: "ok" }),
+    },
+    (event) => event === "released",
+  );
+  const events = told.map(([event]) => event);
+  assert.deepEqual(events.slice(2), ["revoke", "trouble", "trouble", "released"]);
+  assert.equal(releases, 3);
+});
+
+test("what is refused is told", async () => {
+  const results = [{ partition: "0", result: "refused", why: "no such message" }];
+  const told = await serve({ commits: { results } }, (event) => event === "trouble");
+  const trouble = { doing: "commit", partition: "0", why: "no such message" };
+  assert.deepEqual(told.at(-1), ["trouble", trouble]);
+});
+
+test("what was let go of in good order is not lost", async () => {
+  let releasing;
+  let beaten;
+  const release = new Promise((done) => (releasing = done));
+  const told = await serve(
+    {
+      // The release overtakes a commit that is on its way, and is answered after it: by the next
+      // heartbeat that is known.
+      commits: async (_, tell) => {
+        tell("revoke", revoke);
+        await release;
+        return { results: [{ partition: "0", result: "fenced", why: "not held" }] };
+      },
+      released: async () => {
+        releasing();
+        await new Promise((beat) => (beaten = beat));
+        return { result: "ok" };
+      },
+      heartbeat: () => {
+        beaten?.();
+        return { lease_ms: 6000 };
+      },
+    },
+    (event) => event === "released",
+  );
+  assert.deepEqual(
+    told.map(([event]) => event).filter((event) => ["lost", "trouble"].includes(event)),
+    [],
+  );
+});
