@@ -1,13 +1,20 @@
 //! W3C trace context: what a message's headers say of the trace that it belongs to.
 //!
+//! ```text
+//!   whoever sends ── traceparent: its span ──▶ publish ── traceparent: this span ──▶ handle
+//! ```
+//!
 //! Headers are carried from the producer to the handler as they are (and into a dead letter), so
 //! `traceparent` and `tracestate` come along by themselves. A handler call runs in a span `handle`
-//! (target `parti::handle`, level info) with the message's place and its trace id; with no
-//! subscriber that wants it, nothing is looked at.
+//! (target `parti::handle`, level info) with the message's place and its trace id. A message that
+//! belongs to a trace is published in a span `publish` (target `parti::publish`, level info), which
+//! then stands in its header: that is the parent of whoever handles it. With no subscriber that
+//! wants them, nothing is looked at, and nothing is changed.
 
-use tracing::{Span, field};
+use tracing::{Level, Span, field};
 
 use crate::message::Message;
+use crate::source::{Offset, PartitionId};
 
 const TRACE_PARENT: &str = "traceparent";
 const TRACE_STATE: &str = "tracestate";
@@ -45,6 +52,61 @@ impl<'a> TraceParent<'a> {
             parent_id,
             sampled: flags & 1 == 1,
         })
+    }
+}
+
+/// The spans of messages that are being published: of each one that belongs to a trace.
+#[derive(Debug, Default)]
+pub(crate) struct Publishing(Vec<(usize, Span)>);
+
+impl Publishing {
+    /// None if no subscriber wants to know.
+    pub(crate) fn wanted() -> Option<Self> {
+        tracing::enabled!(target: "parti::publish", Level::INFO).then(Self::default)
+    }
+
+    /// Begins the span of the message at this place of the batch, if this header of it says that it
+    /// belongs to a trace. Answers what the header is to say from here on.
+    pub(crate) fn begin(
+        &mut self,
+        place: usize,
+        (name, value): (&str, &[u8]),
+        to: &str,
+    ) -> Option<String> {
+        if !name.eq_ignore_ascii_case(TRACE_PARENT) {
+            return None;
+        }
+        let parent = TraceParent::parse(std::str::from_utf8(value).ok()?)?;
+        // Without randomness there is no name for a span: the message keeps its sender's.
+        let id = getrandom::u64().ok().filter(|id| *id != 0)?;
+        let span_id = format!("{id:016x}");
+        let own = format!(
+            "00-{}-{span_id}-{:02x}",
+            parent.trace_id,
+            u8::from(parent.sampled)
+        );
+        let span = tracing::info_span!(
+            target: "parti::publish",
+            "publish",
+            source = to,
+            partition = field::Empty,
+            offset = field::Empty,
+            trace_id = parent.trace_id,
+            parent_id = parent.parent_id,
+            span_id,
+        );
+        self.0.push((place, span));
+        Some(own)
+    }
+
+    /// All of the batch is stored, at these places.
+    pub(crate) fn stored(self, placed: &[(PartitionId, Offset)]) {
+        for (place, span) in self.0 {
+            if let Some((partition, offset)) = placed.get(place) {
+                span.record("partition", field::display(partition));
+                span.record("offset", offset.0);
+            }
+        }
     }
 }
 
@@ -103,6 +165,7 @@ mod tests {
     use tracing::{Event, Metadata, Subscriber};
 
     use super::*;
+    use crate::source::log::{Log, NewRecord, TopicSettings};
 
     /// Takes down the fields of every span.
     #[derive(Clone, Default)]
@@ -117,7 +180,7 @@ mod tests {
 
     impl Subscriber for Fields {
         fn enabled(&self, metadata: &Metadata<'_>) -> bool {
-            metadata.target() == "parti::handle"
+            ["parti::handle", "parti::publish"].contains(&metadata.target())
         }
         fn new_span(&self, span: &Attributes<'_>) -> Id {
             span.record(&mut self.clone());
@@ -168,6 +231,61 @@ mod tests {
         ] {
             assert_eq!(fields.get(name).map(String::as_str), Some(value), "{name}");
         }
+    }
+
+    /// Appends a message with these headers to a log, with a subscriber or without. Answers its
+    /// header as it is stored, and what the subscriber took down.
+    fn published(header: &str, subscriber: bool) -> (String, BTreeMap<String, String>) {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .expect("a runtime");
+        let fields = Fields::default();
+        let _kept = subscriber.then(|| tracing::subscriber::set_default(fields.clone()));
+        let headers = runtime.block_on(async {
+            let folder = tempfile::tempdir().expect("a folder");
+            let log = Log::open(folder.path()).await.expect("a log");
+            let settings = TopicSettings::partitions(1);
+            let topic = log.create_topic("t", settings).await.expect("a topic");
+            let record = NewRecord {
+                headers: vec![("Traceparent".into(), header.to_owned().into())],
+                ..NewRecord::new("x")
+            };
+            let placed = topic.append(vec![record]).await.expect("appended");
+            let (partition, offset) = placed.into_iter().next().expect("one");
+            let read = topic.read_within(&partition, offset, 1, 1).await;
+            read.expect("readable").records[0].headers.clone()
+        });
+        let value = String::from_utf8(headers[0].1.to_vec()).expect("text");
+        let fields = fields.0.lock().expect("no panic").clone();
+        (value, fields)
+    }
+
+    #[test]
+    fn publishing_is_a_span_between_who_sends_and_who_handles() {
+        let sent = format!("00-{TRACE}-{PARENT}-01");
+        let (stored, fields) = published(&sent, true);
+        let own = TraceParent::parse(&stored).expect("a trace goes on");
+        assert_eq!((own.trace_id, own.sampled), (TRACE, true));
+        assert_ne!(own.parent_id, PARENT);
+        for (name, value) in [
+            ("source", "\"t\""),
+            ("partition", "0"),
+            ("offset", "0"),
+            ("trace_id", &format!("{TRACE:?}")),
+            ("parent_id", &format!("{PARENT:?}")),
+            ("span_id", &format!("{:?}", own.parent_id)),
+        ] {
+            assert_eq!(fields.get(name).map(String::as_str), Some(value), "{name}");
+        }
+    }
+
+    #[test]
+    fn what_belongs_to_no_trace_or_nobody_wants_is_published_as_it_is() {
+        let sent = format!("00-{TRACE}-{PARENT}-01");
+        assert_eq!(published(&sent, false).0, sent);
+        let (stored, fields) = published("none", true);
+        assert_eq!((stored.as_str(), fields.len()), ("none", 0));
     }
 
     #[test]

@@ -18,6 +18,7 @@ use ratatui::buffer::Buffer;
 use ratatui::style::Color;
 
 use super::app::{App, Cells, Effect, Input, Key, Offsets, Pane};
+use super::heads::Unseen;
 use super::list::{Filter, PartitionSort, WorkerSort};
 use super::screen::{self, Paint};
 

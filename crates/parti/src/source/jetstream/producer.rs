@@ -26,6 +26,7 @@ use super::delivery::{KEY, key_header, put};
 use super::published::place;
 use super::subjects::subject;
 use crate::source::{Offset, PartitionId, SourceError};
+use crate::trace::Publishing;
 
 /// How many messages may be without an ack, unless said otherwise.
 const WINDOW: usize = 512;
@@ -121,8 +122,19 @@ impl Producer {
     /// has all of them. After an error, some of them may be stored.
     pub async fn publish(
         &self,
-        messages: Vec<NewMessage>,
+        mut messages: Vec<NewMessage>,
     ) -> Result<Vec<(PartitionId, Offset)>, SourceError> {
+        let mut spans = Publishing::wanted();
+        if let Some(spans) = &mut spans {
+            for (place, message) in messages.iter_mut().enumerate() {
+                for (name, value) in &mut message.headers {
+                    let header = (name.as_str(), value.as_bytes());
+                    if let Some(own) = spans.begin(place, header, self.stream()) {
+                        *value = own;
+                    }
+                }
+            }
+        }
         let client = &self.stream.api.link.client;
         let first = self
             .sent
@@ -191,9 +203,13 @@ impl Producer {
         }
         let numbers = ready.iter().map(|ready| ready.partition);
         let placed = numbers.zip(placed);
-        Ok(placed
+        let placed: Vec<_> = placed
             .filter_map(|(number, offset)| Some((id(number), offset?)))
-            .collect())
+            .collect();
+        if let Some(spans) = spans {
+            spans.stored(&placed);
+        }
+        Ok(placed)
     }
 
     fn ready(&self, message: NewMessage, number: u64) -> Result<Ready, SourceError> {

@@ -24,6 +24,7 @@ use crate::source::{
     Batch, DeadLetter, Growth, Offset, PartitionId, Source, SourceError, StartPosition,
 };
 use crate::sqlite::{Database, Pulse};
+use crate::trace::Publishing;
 
 /// The most bytes that one read yields, unless a single message is larger.
 const READ_BYTES: usize = 8 * 1024 * 1024;
@@ -120,8 +121,18 @@ impl Topic {
     /// where each one is.
     pub async fn append(
         &self,
-        records: Vec<NewRecord>,
+        mut records: Vec<NewRecord>,
     ) -> Result<Vec<(PartitionId, Offset)>, LogError> {
+        let mut spans = Publishing::wanted();
+        if let Some(spans) = &mut spans {
+            for (place, record) in records.iter_mut().enumerate() {
+                for (name, value) in &mut record.headers {
+                    if let Some(own) = spans.begin(place, (name, value), &self.inner.topic) {
+                        *value = own.into();
+                    }
+                }
+            }
+        }
         let numbered = records.into_iter().map(|record| {
             let size = block::size(&record);
             if size > MAX_MESSAGE as u64 {
@@ -149,7 +160,11 @@ impl Topic {
                 .or_insert_with(|| PartitionId::new(number.to_string()));
             (name.clone(), Offset(offset))
         });
-        Ok(named.collect())
+        let named: Vec<_> = named.collect();
+        if let Some(spans) = spans {
+            spans.stored(&named);
+        }
+        Ok(named)
     }
 
     /// Messages of a partition from an offset on, in order: up to so many, and up to so many bytes of
