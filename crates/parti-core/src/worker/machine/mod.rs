@@ -101,6 +101,8 @@ pub struct Worker {
     partitions: Option<Arc<[Partition]>>,
     partitions_hash: u64,
     listing: Listing,
+    /// How often it failed in a row.
+    listings_failed: u32,
     /// Not before then for a mere disagreement.
     list_again_at: Time,
     disagreement: Disagreement,
@@ -158,6 +160,7 @@ impl Worker {
             partitions: None,
             partitions_hash: 0,
             listing: Listing::Idle,
+            listings_failed: 0,
             list_again_at: Time::ZERO,
             disagreement: Disagreement::None,
             stopping: None,

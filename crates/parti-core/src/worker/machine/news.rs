@@ -8,6 +8,7 @@ use crate::leader::election;
 use crate::partition;
 use crate::partition::Partition;
 use crate::record::{AssignmentRecord, Record, SessionStatus};
+use crate::session::pace::backoff;
 use crate::worker::stop::Step;
 use crate::worker::{Action, Fatal, Report, Trouble};
 
@@ -181,6 +182,7 @@ impl Worker {
         self.listing = Listing::Idle;
         match result {
             Ok(list) => {
+                self.listings_failed = 0;
                 let hash = partition::hash(&list);
                 if self.partitions.is_none() || hash != self.partitions_hash {
                     self.partitions_hash = hash;
@@ -196,7 +198,8 @@ impl Worker {
             Err(why) => {
                 // The last list stays.
                 self.out.trouble(Trouble::Listing(why.to_string()));
-                let wait = self.config.retry.initial_delay;
+                self.listings_failed = self.listings_failed.saturating_add(1);
+                let wait = backoff(&self.config.retry, self.listings_failed);
                 self.listing = Listing::RetryAt(self.out.now() + wait);
             }
         }

@@ -31,6 +31,9 @@ struct Group {
     watches: Vec<Scope>,
     /// Writes to partitions fail.
     partitions_fail: bool,
+    /// So many listings fail.
+    listings_fail: usize,
+    listed_at: Vec<Time>,
     ended: Option<Result<(), Fatal>>,
 }
 
@@ -55,6 +58,8 @@ impl Group {
             records: BTreeMap::new(),
             watches: Vec::new(),
             partitions_fail: false,
+            listings_fail: 0,
+            listed_at: Vec::new(),
             ended: None,
         }
     }
@@ -229,7 +234,10 @@ impl Group {
                 }
                 Action::ListPartitions => {
                     let none: Arc<[Partition]> = Arc::new([]);
-                    self.inbox.push_back(Event::Partitions(Ok(none)));
+                    let fails = self.listed_at.len() < self.listings_fail;
+                    self.listed_at.push(self.now);
+                    let result = if fails { Err("no".into()) } else { Ok(none) };
+                    self.inbox.push_back(Event::Partitions(result));
                 }
                 Action::Stopped(result) => self.ended = Some(result),
                 _ => {}
@@ -352,6 +360,16 @@ fn a_successor_is_worth_waiting_for() {
     group.other_leads(100);
     group.run(Config::default().heartbeat_interval);
     assert_eq!(group.ended, None);
+}
+
+#[test]
+fn a_listing_that_fails_is_tried_again_after_growing_waits() {
+    let mut group = Group::new();
+    group.listings_fail = 8;
+    group.run(Duration::from_secs(300));
+    let waits = group.listed_at.windows(2);
+    let waits: Vec<u64> = waits.map(|at| at[1].since(at[0]).as_secs()).collect();
+    assert_eq!(waits, [1, 2, 4, 8, 16, 30, 30, 30]);
 }
 
 #[test]
