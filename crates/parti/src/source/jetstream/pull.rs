@@ -55,7 +55,7 @@ const BURST: usize = 256;
 /// before what came is passed on. A busy server sends a few messages at a time, and to pass them on
 /// wakes three tasks, which costs more than to handle them.
 const DENSE: usize = 4;
-const TURNS: usize = 8;
+const TURNS: usize = 32;
 /// The header in which a pull that ended says how many messages it did not bring.
 const LEFT_OVER: &str = "Nats-Pending-Messages";
 /// Reply addresses kept at the most, as a multiple of `max_ack_pending`. What is older was dropped
