@@ -91,10 +91,7 @@ fn lines_go_in_and_a_topic_shows_them() {
         assert_eq!(output.status.code(), Some(2));
         let told = String::from_utf8_lossy(&output.stderr);
         assert!(told.contains(why), "{told}");
-        assert!(
-            told.contains("The 1 lines before it were produced"),
-            "{told}"
-        );
+        assert!(told.contains("The line before it was produced"), "{told}");
     }
     // As it said: what came before each bad line is there, what came after is not.
     let output = parti(folder, &describe, "");

@@ -12,16 +12,19 @@ use parti::source::place::Place;
 use serde_json::{Value, json};
 use tokio::fs::File;
 use tokio::io::{AsyncBufRead, AsyncBufReadExt, BufReader};
-use tokio::time::Instant;
+use tokio::time::{Instant, sleep_until};
 
 use crate::exit::{CODES, Failure};
 use crate::flags;
 use crate::lines::print;
 use crate::places;
 use crate::progress;
+use crate::signals::Endings;
 
 /// Lines are appended together, up to so many with one sync.
 const BATCH: usize = 1_000;
+/// And so long one waits for others, where they come slowly.
+const LINGER: Duration = Duration::from_millis(100);
 
 /// Append messages to a topic: each line of a file or of stdin, or made up at a rate.
 ///
@@ -226,21 +229,37 @@ async fn read_lines(
 ) -> Result<u64, Failure> {
     let bar = progress::bar(None, "produced");
     let (mut stored, mut number, mut batch) = (Stored::new("line"), 0_u64, Vec::new());
+    let mut endings = Endings::catch()?;
+    let mut append_at = None;
     let mut line = Vec::new();
     loop {
-        line.clear();
-        let read = input.read_until(b'\n', &mut line).await;
-        let mut ended = match read {
-            Ok(0) => Some(Ok(())),
-            Ok(_) => None,
-            Err(error) => Some(Err(Failure::failed(format!(
-                "line {} cannot be read: {error}. The {number} lines before it were produced, it \
-                 and what follows were not",
-                number + 1
-            )))),
+        let mut ended = tokio::select! {
+            biased;
+            // What was read goes in first.
+            by = endings.next() => Some(Err(Failure::ended(
+                by,
+                format!("stopped: {} produced, what follows was not", count(number, "line")),
+            ))),
+            // What has come of a line when the time is over stays in `line`.
+            read = input.read_until(b'\n', &mut line) => match read {
+                Ok(0) if line.is_empty() => Some(Ok(())),
+                Ok(_) => None,
+                Err(error) => Some(Err(Failure::failed(format!(
+                    "line {} cannot be read: {error}. {} produced, it and what follows were not",
+                    number + 1,
+                    before(number)
+                )))),
+            },
+            () = at(append_at) => {
+                append_at = None;
+                topic.append(std::mem::take(&mut batch), &mut stored).await?;
+                bar.set_position(stored.number);
+                continue;
+            }
         };
         if ended.is_none() {
             number += 1;
+            append_at = append_at.or_else(|| Some(Instant::now() + LINGER));
             if line.last() == Some(&b'\n') {
                 line.pop();
             }
@@ -252,22 +271,41 @@ async fn read_lines(
                 // What came before it goes in, so that one line number says all.
                 Err(why) => {
                     ended = Some(Err(Failure::usage(format!(
-                        "line {number} {why}. The {} lines before it were produced, it and what \
-                         follows were not: mend it, and give the rest again",
-                        number - 1
+                        "line {number} {why}. {} produced, it and what follows were not: mend it, \
+                         and give the rest again",
+                        before(number - 1)
                     ))));
                 }
             }
+            line.clear();
         }
         if batch.len() == BATCH || (ended.is_some() && !batch.is_empty()) {
-            let lines = std::mem::take(&mut batch);
-            topic.append(lines, &mut stored).await?;
+            append_at = None;
+            topic
+                .append(std::mem::take(&mut batch), &mut stored)
+                .await?;
             bar.set_position(stored.number);
         }
         if let Some(ended) = ended {
             bar.finish_and_clear();
             return ended.map(|()| stored.number);
         }
+    }
+}
+
+/// So many lines came before the one that is told of.
+fn before(lines: u64) -> String {
+    match lines {
+        1 => "The line before it was".to_owned(),
+        lines => format!("The {lines} lines before it were"),
+    }
+}
+
+/// Waits until then; for good, if there is no such time.
+async fn at(time: Option<Instant>) {
+    match time {
+        Some(time) => sleep_until(time).await,
+        None => std::future::pending().await,
     }
 }
 
