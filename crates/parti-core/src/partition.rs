@@ -165,18 +165,21 @@ pub fn numbered(count: u32) -> Arc<[Partition]> {
     partitions.into()
 }
 
+/// Whether this is one of the partitions `0` to `count - 1`.
+pub fn is_numbered(partition: &PartitionId, count: u32) -> bool {
+    let number: Option<u32> = partition.as_str().parse().ok();
+    number.is_some_and(|number| number < count && number.to_string() == partition.as_str())
+}
+
 /// Refuses a list that is not exactly the partitions `0` to `count - 1` that a log was made with:
 /// what is missing would be handled by nobody, and nobody would notice.
 pub fn made_with(listed: &[Partition], log: &str, count: u32) -> Result<(), Problem> {
-    let number = |partition: &Partition| -> Option<u32> {
-        let number: u32 = partition.id.as_str().parse().ok()?;
-        (number < count && number.to_string() == partition.id.as_str()).then_some(number)
-    };
     let remedy = match count {
         1 => "list its one partition, \"0\"".to_owned(),
         count => format!("list its {count} partitions, \"0\" to \"{}\"", count - 1),
     };
-    if let Some(unknown) = listed.iter().find(|partition| number(partition).is_none()) {
+    let is_unknown = |partition: &&Partition| !is_numbered(&partition.id, count);
+    if let Some(unknown) = listed.iter().find(is_unknown) {
         let what = format!("is no partition of {log}");
         return Err(Problem::new(
             "partitions",

@@ -146,13 +146,8 @@ pub async fn checkpoints(
     let reason = reason(caller, reset.why)?;
     let records = app.places.records(&name)?;
     let group = app.places.group(&records).await?;
-    let ids = match &reset.partitions {
-        None => group.partition_ids(),
-        Some(named) => named
-            .iter()
-            .map(|id| partition(id))
-            .collect::<Result<_, _>>()?,
-    };
+    let named = reset.partitions.iter().flatten();
+    let mut ids: Vec<PartitionId> = named.map(|id| partition(id)).collect::<Result<_, _>>()?;
     let stranger = |id: &&PartitionId| group.partition(id).is_none();
     if let Some(stranger) = ids.iter().find(stranger) {
         return Err(Failure::not_found(
@@ -168,8 +163,14 @@ pub async fn checkpoints(
     };
     // Before the places: a checkpoint that is past the end is of a log that went back.
     let checkpoints = Checkpoints::read(&records).await?;
-    let checkpoints = checkpoints.of_source(source.identity().await?, source.topic());
-    let wanted = wanted(&source, &ids, reset.to).await?;
+    let checkpoints = checkpoints.of_source(&source).await?;
+    let mut gone = Vec::new();
+    if reset.partitions.is_none() {
+        (gone, ids) = (checkpoints.all().into_iter()).partition(|id| checkpoints.is_gone(id));
+    }
+    let mut wanted = wanted(&source, &ids, reset.to).await?;
+    // Of a source that had more: what it says there means nothing any more.
+    wanted.extend(gone.into_iter().map(|id| Wanted::at(id, Offset(0))));
     let rules = Rules {
         // Both the wait for owners and the one for the end of pauses, before the request's own
         // limit ends it without a word.

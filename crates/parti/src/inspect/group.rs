@@ -121,7 +121,7 @@ pub fn is_other_source(known: Option<u64>, identity: u64) -> bool {
 }
 
 impl Group {
-    pub(super) fn of(name: &str, records: &Records) -> Self {
+    pub(crate) fn of(name: &str, records: &Records) -> Self {
         let (leader, term) = match records.leader.as_ref().map(|stored| &stored.record) {
             Some(Record::Leader(leader)) => {
                 let holder = leader.holder.as_ref().map(|(id, _)| id.clone());

@@ -32,8 +32,8 @@ const TRIES: u32 = 8;
 pub struct Checkpoints {
     pub(super) store: GroupStore,
     pub(super) records: Records,
-    /// The topic that the group is recorded to be about, if it was made with one.
-    pub(super) topic: Option<Arc<str>>,
+    /// The topic that the group is recorded to be about, and its partitions, if it was made with one.
+    pub(super) topic: Option<(Arc<str>, u32)>,
     /// The source that the group is to take over, if it began with another one.
     pub(super) other: Option<OtherSource>,
 }
@@ -220,10 +220,12 @@ impl Checkpoints {
         let topics = store.list(Prefix::Topics).await?;
         Ok(Self {
             records,
-            topic: topics.into_iter().find_map(|stored| match stored.key {
-                Key::Topic(name) => Some(name),
-                _ => None,
-            }),
+            topic: topics
+                .into_iter()
+                .find_map(|stored| match (stored.key, stored.record) {
+                    (Key::Topic(name), Record::Topic(record)) => Some((name, record.partitions)),
+                    _ => None,
+                }),
             store: store.clone(),
             other: None,
         })

@@ -21,7 +21,7 @@
 //! any point, the same command again does the rest. A checkpoint that is right as it is gets a
 //! higher epoch all the same: a worker of the old source may be frozen in the middle of a commit.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use parti_core::ids::{Epoch, PartitionId, Revision, WorkerId};
@@ -32,27 +32,49 @@ use parti_core::worker::Fatal;
 
 use super::delete::{check_readable, end_silent, living, settled};
 use super::{Applied, Change, Checkpoints, Error, Reason, Rules, Verdict, Wanted, history, nonce};
-use crate::inspect::{Records, is_other_source};
+use crate::inspect::{Group, Records, is_other_source};
+#[cfg(all(feature = "nats", feature = "sqlite"))]
+use crate::source::place::{Located, PlaceError};
 
 /// A source that a group did not begin with.
 #[derive(Clone, Debug)]
 pub(super) struct OtherSource {
-    identity: u64,
+    pub identity: u64,
     /// Its name, if it is a topic.
-    topic: Option<String>,
+    pub topic: Option<String>,
+    /// How many partitions it was made with, if it was made with a number.
+    pub partitions: Option<u32>,
 }
 
 impl Checkpoints {
-    /// The same checkpoints, seen from a source with this identity: a topic of this name, or a
-    /// stream. If the group began with another one, changes have to be of all its partitions, and
-    /// the group takes this source over.
-    pub fn of_source(mut self, identity: u64, topic: Option<&str>) -> Self {
+    /// The same checkpoints, seen from this source. If the group began with another one, changes have
+    /// to be of all partitions, and the group takes this source over.
+    #[cfg(all(feature = "nats", feature = "sqlite"))]
+    pub async fn of_source(self, source: &Located) -> Result<Self, PlaceError> {
+        Ok(self.seen_from(OtherSource {
+            identity: source.identity().await?,
+            topic: source.topic().map(str::to_owned),
+            partitions: source.partitions(),
+        }))
+    }
+
+    pub(super) fn seen_from(mut self, source: OtherSource) -> Self {
         let known = self.records.identity().map(|group| group.stream);
-        self.other = is_other_source(known, identity).then(|| OtherSource {
-            identity,
-            topic: topic.map(str::to_owned),
-        });
+        self.other = is_other_source(known, source.identity).then_some(source);
         self
+    }
+
+    /// All partitions that there are: what the group names, and, if it is to take another source
+    /// over, what that one was made with.
+    pub fn all(&self) -> Vec<PartitionId> {
+        let mut all: BTreeSet<PartitionId> = Group::of(self.store.group(), &self.records)
+            .partition_ids()
+            .into_iter()
+            .collect();
+        let made_with = self.other.as_ref().and_then(|other| other.partitions);
+        let numbered = parti_core::partition::numbered(made_with.unwrap_or(0));
+        all.extend(numbered.iter().map(|partition| partition.id.clone()));
+        all.into_iter().collect()
     }
 
     /// Who lives, as far as it was read, and keeps the group from going on with another source.
@@ -61,29 +83,37 @@ impl Checkpoints {
         living(&self.records.workers).into_keys().next()
     }
 
+    /// Whether the source that is to be taken over has no such partition: nobody will serve it.
+    pub fn is_gone(&self, partition: &PartitionId) -> bool {
+        let made_with = self.other.as_ref().and_then(|other| other.partitions);
+        made_with.is_some_and(|count| !parti_core::partition::is_numbered(partition, count))
+    }
+
     /// Whether these changes make the group take over a source that is not the one it began with;
-    /// refused if they are not of all its partitions, or if the group is recorded to be about
-    /// another topic: whoever serves it goes by that name.
+    /// refused if they are not of all partitions, or if the group is recorded to be about another
+    /// topic, or another number of partitions: whoever serves it goes by that.
     pub fn takes_over(&self, changes: &[Change]) -> Result<bool, Error> {
         let Some(other) = &self.other else {
             return Ok(false);
         };
-        if let Some(recorded) = &self.topic
-            && other.topic.as_deref() != Some(&**recorded)
-        {
-            return Err(Error::Refused(format!(
-                "the group was made for topic {recorded}, and goes on with no other: name that one, \
-                 or make another group"
-            )));
+        if let Some((recorded, count)) = &self.topic {
+            if other.topic.as_deref() != Some(&**recorded) {
+                return Err(Error::Refused(format!(
+                    "the group was made for topic {recorded}, and goes on with no other: name that \
+                     one, or make another group"
+                )));
+            }
+            if other.partitions != Some(*count) {
+                return Err(Error::Refused(format!(
+                    "the group was made for {} of topic {recorded}, which now has another number: \
+                     delete the group (`parti group delete`), and make it anew",
+                    parti_core::text::count(u64::from(*count), "partition")
+                )));
+            }
         }
-        let is_set = |id: &PartitionId| changes.iter().any(|change| change.partition == *id);
-        let mut left = self.records.partitions.iter().filter_map(|stored| {
-            let Key::Partition(id) = &stored.key else {
-                return None;
-            };
-            (!is_set(id)).then_some(id)
-        });
-        match left.next() {
+        let set: BTreeSet<&PartitionId> = changes.iter().map(|change| &change.partition).collect();
+        let is_set = |id: &PartitionId| set.contains(id);
+        match self.all().into_iter().find(|id| !is_set(id)) {
             None => Ok(true),
             Some(left) => Err(Error::Refused(format!(
                 "the checkpoint of partition {left} would go on meaning the old source: {}",

@@ -73,6 +73,14 @@ impl Located {
         })
     }
 
+    /// How many partitions it was made with, if it was made with a number: `0` to one less.
+    pub fn partitions(&self) -> Option<u32> {
+        match self {
+            Self::Topic(topic) => Some(topic.partitions()),
+            Self::Stream(stream) => stream.partitions(),
+        }
+    }
+
     /// The topic's name, if it is one.
     pub fn topic(&self) -> Option<&str> {
         match self {

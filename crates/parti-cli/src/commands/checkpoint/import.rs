@@ -95,7 +95,7 @@ pub async fn run(args: Args) -> Result<(), Failure> {
         for one in &wanted {
             super::fits(&one.partition, one.next, &ranges)?;
         }
-        checkpoints = checkpoints.of_source(source.identity().await?, source.topic());
+        checkpoints = checkpoints.of_source(&source).await?;
     }
     let manner = Manner {
         rules: Rules {

@@ -214,7 +214,9 @@ async fn carry_out(
         if takes_over {
             tell!("the group began with another source, and would go on with this one");
         }
-        if let Some(worker) = checkpoints.keeps_source() {
+        if manner.rules.force.is_some() {
+            // Whoever lives is found out then.
+        } else if let Some(worker) = checkpoints.keeps_source() {
             tell!(
                 "without --dry-run it is refused while {} lives: stop all workers, or give --force if \
                  they are gone",

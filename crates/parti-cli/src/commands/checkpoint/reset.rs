@@ -54,19 +54,23 @@ pub async fn run(args: Args) -> Result<(), Failure> {
             "--source is missing: only the log knows where its messages are",
         ));
     };
-    let partitions = if args.which.all {
-        group.partition_ids()
-    } else {
-        args.which.partition
-    };
-    let stranger = |id: &&PartitionId| !args.which.all && group.partition(id).is_none();
-    if let Some(stranger) = partitions.iter().find(stranger) {
+    let stranger = |id: &&PartitionId| group.partition(id).is_none();
+    if let Some(stranger) = args.which.partition.iter().find(stranger) {
         return Err(super::unknown(stranger, &group));
     }
     // Before the places: a checkpoint that is past the end is of a log that went back.
     let checkpoints = Checkpoints::read(&store).await?;
-    let checkpoints = checkpoints.of_source(source.identity().await?, source.topic());
-    let wanted = places_of(&source, &partitions, to).await?;
+    let checkpoints = checkpoints.of_source(&source).await?;
+    let mut wanted = Vec::new();
+    let mut partitions = args.which.partition;
+    if args.which.all {
+        let gone;
+        (gone, partitions) =
+            (checkpoints.all().into_iter()).partition(|id| checkpoints.is_gone(id));
+        // Of a source that had more: what it says there means nothing any more.
+        wanted.extend(gone.into_iter().map(|id| Wanted::at(id, Offset(0))));
+    }
+    wanted.extend(places_of(&source, &partitions, to).await?);
     let manner = Manner {
         rules: Rules {
             force: args.change.force(),

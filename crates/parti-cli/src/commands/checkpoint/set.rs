@@ -60,7 +60,7 @@ pub async fn run(args: Args) -> Result<(), Failure> {
         Some(source) => {
             let ranges = source.ranges(std::slice::from_ref(&args.partition)).await?;
             super::fits(&args.partition, next, &ranges)?;
-            checkpoints = checkpoints.of_source(source.identity().await?, source.topic());
+            checkpoints = checkpoints.of_source(&source).await?;
         }
         None => tell!("without --source nobody can say whether the log has offset {next}"),
     }

@@ -6,9 +6,18 @@ use parti_core::io::{Expect, Write, WriteOutcome};
 use parti_core::record::{Layout, TopicRecord};
 
 use super::*;
+use crate::operate::other_source::OtherSource;
 
 /// The source of [`Desk::group`] is 7.
 const OTHER: u64 = 9;
+
+fn other(topic: Option<&str>) -> OtherSource {
+    OtherSource {
+        identity: OTHER,
+        topic: topic.map(str::to_owned),
+        partitions: topic.map(|_| 1),
+    }
+}
 
 async fn named(desk: &Desk) -> u64 {
     let found = desk.store.read(&Key::Group).await.expect("readable");
@@ -20,7 +29,7 @@ async fn named(desk: &Desk) -> u64 {
 
 /// Has all partitions go on at 0 of the other source.
 async fn reset(desk: &Desk) -> Result<Applied, Error> {
-    let checkpoints = Checkpoints::read(&desk.store).await?.of_source(OTHER, None);
+    let checkpoints = Checkpoints::read(&desk.store).await?.seen_from(other(None));
     let ids: Vec<_> = desk
         .seen()
         .await
@@ -117,7 +126,7 @@ async fn a_take_over_that_cannot_be_done_in_full_touches_nothing() {
     desk.group().await;
     desk.owned("0", None, Some(3)).await;
     let checkpoints = Checkpoints::read(&desk.store).await.expect("readable");
-    let checkpoints = checkpoints.of_source(OTHER, None);
+    let checkpoints = checkpoints.seen_from(other(None));
     let wanted = vec![Wanted::at(partition("0"), Offset(0))];
     // Going back is not allowed.
     let planned = checkpoints.plan(wanted, Rules::default());
@@ -137,7 +146,7 @@ async fn what_nobody_has_taken_yet_is_set_too() {
     let life = desk.session("worker-0", SessionStatus::Live).await;
     desk.told("worker-0", life, &["0", "1"], &[]).await;
     let checkpoints = Checkpoints::read(&desk.store).await.expect("readable");
-    let checkpoints = checkpoints.of_source(OTHER, None);
+    let checkpoints = checkpoints.seen_from(other(None));
     assert_eq!(checkpoints.keeps_source(), Some(worker("worker-0")));
     let wanted = ["0", "1"].map(|id| Wanted::at(partition(id), Offset(0)));
     let rules = rules(true, true);
@@ -172,11 +181,42 @@ async fn a_group_that_was_made_for_a_topic_takes_over_that_one_anew_and_no_other
         (Some("other"), false),
         (Some("orders"), true),
     ] {
-        let checkpoints = checkpoints.clone().of_source(OTHER, topic);
+        let checkpoints = checkpoints.clone().seen_from(other(topic));
         let planned = checkpoints.plan(wanted.clone(), rules);
         let done = checkpoints.apply(planned, rules, &reason()).await;
         assert_eq!(done.is_ok(), takes_over, "{topic:?}: {done:?}");
         let now = if takes_over { OTHER } else { 7 };
         assert_eq!(named(&desk).await, now, "{topic:?}");
     }
+}
+
+/// What the group never heard of begins where the change says, not where its workers would.
+#[tokio::test]
+async fn all_are_those_that_the_other_source_was_made_with_too() {
+    let desk = Desk::new();
+    desk.group().await;
+    desk.owned("0", None, Some(3)).await;
+    desk.owned("7", None, Some(3)).await;
+    let checkpoints = Checkpoints::read(&desk.store).await.expect("readable");
+    let checkpoints = checkpoints.seen_from(OtherSource {
+        partitions: Some(3),
+        ..other(None)
+    });
+    let all = checkpoints.all();
+    assert_eq!(all, ["0", "1", "2", "7"].map(partition));
+    let gone = all.iter().filter(|id| checkpoints.is_gone(id));
+    assert!(gone.eq([&partition("7")]));
+    let rules = Rules {
+        unknown: true,
+        ..rules(false, true)
+    };
+    let at = |ids: &[PartitionId]| {
+        let wanted = ids.iter().map(|id| Wanted::at(id.clone(), Offset(0)));
+        checkpoints.plan(wanted.collect(), rules)
+    };
+    let left = at(&all[..2]);
+    assert!(checkpoints.takes_over(&left).is_err(), "2 is left");
+    let applied = checkpoints.apply(at(&all), rules, &reason()).await;
+    assert_eq!(applied.expect("taken over").changes.len(), 4);
+    assert_eq!(desk.seen().await.partition_ids(), all);
 }
