@@ -25,6 +25,8 @@ pub fn few<T: ToString>(all: impl IntoIterator<Item = T>, most: usize) -> String
 /// Unicode 16.0. That property holds what turns the direction of writing round, too, and blocks
 /// that are set aside for more of its kind, so it hardly changes from version to version. Beside it
 /// the blank of braille (U+2800): a symbol to Unicode, and no space, that shows nothing at all.
+///
+/// Subjects of partitions go by it, too (`codec`), so it stays as it is.
 pub const UNSEEN: [(char, char); 21] = [
     ('\u{0}', '\u{1f}'),
     ('\u{7f}', '\u{9f}'),

@@ -100,6 +100,11 @@ impl Planner {
         self.count_no_op();
     }
 
+    /// Whether the consumer should deliver this partition.
+    pub(crate) fn wants(&self, partition: &PartitionId) -> bool {
+        self.wanted.contains(partition)
+    }
+
     /// The consumer should deliver this partition no longer.
     pub(crate) fn unwant(&mut self, partition: &PartitionId) {
         if self.wanted.remove(partition) {

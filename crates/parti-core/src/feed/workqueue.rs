@@ -295,8 +295,13 @@ impl WorkQueue {
     fn send_update(&mut self, cx: &mut Context<'_>, rewound: bool) {
         let ask = cx.out.ask();
         let request = self.durable.planner.send(cx.now, ask);
+        // Where nothing is wanted, that is a deletion like any other.
+        self.sequence = if matches!(request, SourceRequest::DeleteConsumer { .. }) {
+            Sequence::Deleting
+        } else {
+            Sequence::Updating { rewound }
+        };
         cx.out.source(request);
-        self.sequence = Sequence::Updating { rewound };
     }
 
     /// The durable stands at the beginning, and no pull is open.
@@ -358,6 +363,8 @@ impl WorkQueue {
                     self.evict(by, partition);
                     self.durable.planner.forgive();
                 }
+                // Nobody knows whether it is gone, nor whether its pulls are: only another deletion tells.
+                self.recreate |= self.sequence == Sequence::Deleting;
                 self.rewind = true;
                 self.not_before = cx.now + self.backoff.next(&mut self.rng);
                 self.sequence = Sequence::Rest;
@@ -398,6 +405,14 @@ impl WorkQueue {
         }
     }
 
+    /// A proof is for the lanes that are being checked, and for none that come later.
+    fn drop_idle_proof(&mut self) {
+        let checking = |flow: &Flow| matches!(flow, Flow::Checking { .. });
+        if !self.flows.values().any(checking) {
+            self.proof = Proof::None;
+        }
+    }
+
     fn is_resetting(&self) -> bool {
         matches!(self.sequence, Sequence::Resetting(_) | Sequence::Stopping)
     }
@@ -419,6 +434,7 @@ impl WorkQueue {
     }
 
     fn evicted(&mut self, cx: &Context<'_>, ask: Ask, result: &Result<ConsumerState, SourceError>) {
+        let mut failed = false;
         for flow in self.flows.values_mut() {
             if let Flow::Evicting { ask: asked, .. } = flow
                 && *asked == Some(ask)
@@ -427,9 +443,12 @@ impl WorkQueue {
                     *flow = Flow::check(false);
                 } else {
                     *asked = None;
-                    self.lanes_not_before = cx.now + self.lanes_backoff.next(&mut self.rng);
+                    failed = true;
                 }
             }
+        }
+        if failed {
+            self.lanes_not_before = cx.now + self.lanes_backoff.next(&mut self.rng);
         }
     }
 
@@ -439,6 +458,7 @@ impl WorkQueue {
         ask: Ask,
         result: &Result<Bounds, SourceError>,
     ) {
+        let mut failed = false;
         for (partition, flow) in &mut self.flows {
             let Flow::Checking {
                 ask: asked,
@@ -461,7 +481,9 @@ impl WorkQueue {
                     self.lanes_backoff.reset();
                     *flow = Flow::Joining;
                     self.rewind = true;
-                    self.durable.planner.want(partition);
+                    if !self.durable.planner.wants(partition) {
+                        self.durable.planner.want(partition);
+                    }
                 }
                 Ok(bounds) if went_back.is_told(cx.now) && self.proof == Proof::Given => {
                     let (end, name) = (bounds.last.next(), partition.clone());
@@ -481,14 +503,15 @@ impl WorkQueue {
                     } else if went_back.is_sure(cx.now) && self.proof == Proof::None {
                         self.proof = Proof::Wanted;
                     }
-                    self.lanes_not_before = cx.now + self.lanes_backoff.next(&mut self.rng);
+                    failed = true;
                 }
             }
         }
-        let checking = |flow: &Flow| matches!(flow, Flow::Checking { .. });
-        if !self.flows.values().any(checking) {
-            self.proof = Proof::None;
+        if failed {
+            // Once for all lanes: it was one answer.
+            self.lanes_not_before = cx.now + self.lanes_backoff.next(&mut self.rng);
         }
+        self.drop_idle_proof();
     }
 
     /// Asks what lanes on their way in wait for.
@@ -562,6 +585,7 @@ impl Feed for WorkQueue {
     fn detach(&mut self, cx: &mut Context<'_>, partition: &PartitionId) {
         self.leave(cx, partition);
         cx.out.ready_changed |= self.flows.remove(partition).is_some();
+        self.drop_idle_proof();
     }
 
     fn open(&mut self, _cx: &mut Context<'_>, partition: &PartitionId, opening: &Opening) {
@@ -578,6 +602,7 @@ impl Feed for WorkQueue {
     fn close(&mut self, cx: &mut Context<'_>, partition: &PartitionId) {
         self.leave(cx, partition);
         self.flows.insert(partition.clone(), Flow::Leaving);
+        self.drop_idle_proof();
     }
 
     fn ready(&self, partition: &PartitionId) -> bool {
@@ -653,6 +678,11 @@ impl Feed for WorkQueue {
     }
 
     fn pull(&mut self, cx: &mut Context<'_>, _idle: bool) {
+        if self.is_rechecking() {
+            // In a stream that went back, an ack of before may be of another message. What is done
+            // comes again with the reset, and is acked then.
+            cx.out.dropped.append(&mut cx.out.acks);
+        }
         self.durable.settle(cx.out);
         self.durable.extend(cx.now, cx.out);
         if !cx.lease || self.lossy {

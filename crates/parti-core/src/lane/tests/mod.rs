@@ -8,6 +8,7 @@ mod retention;
 mod splice;
 mod suspicion;
 mod work_queue;
+mod work_queue_anew;
 
 use std::time::Duration;
 

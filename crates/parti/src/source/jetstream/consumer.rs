@@ -330,17 +330,16 @@ impl Consumer {
         let ours = there
             .zip(told)
             .filter(|(info, told)| can_be_mended(&info.config, told));
-        let put = match ours {
-            Some((info, told)) => {
-                let config = with_filter(&info.config, &told, &filters);
-                let put = self.api.put_consumer(&name, config, Action::Update).await;
-                if matches!(&put, Err(Trouble::Refusal(why)) if why.err_code == refusal::NOT_CHANGED)
-                {
-                    // Somebody changed what cannot be put back: the next try makes it anew.
-                    self.life().told = None;
-                }
-                put
-            }
+        let mut put = None;
+        if let Some((info, told)) = ours {
+            let config = with_filter(&info.config, &told, &filters);
+            let update = self.api.put_consumer(&name, config, Action::Update).await;
+            // Somebody changed what cannot be put back: it is made anew.
+            let refused = matches!(&update, Err(Trouble::Refusal(why)) if why.err_code == refusal::NOT_CHANGED);
+            put = (!refused).then_some(update);
+        }
+        let put = match put {
+            Some(put) => put,
             None => {
                 // Whoever pulls from an earlier one gets nothing more, and neither do we.
                 self.forget();

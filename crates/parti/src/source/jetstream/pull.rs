@@ -268,11 +268,14 @@ impl PullLoop {
         }
     }
 
-    /// Whatever comes to the present inbox is of the past. The core counts no pull of it any more.
+    /// Whatever comes to the present inbox is of the past. What was asked for is over: the core may
+    /// count on it still, where the durable was to be deleted and nobody knows whether it was.
     fn forget(&mut self) {
         self.inbox = None;
-        self.open.clear();
         self.replies.clear();
+        for pull in std::mem::take(&mut self.open) {
+            self.tell(SourceEvent::PullEnded { ask: pull.ask });
+        }
     }
 
     /// Deliveries may have been lost, and pulls are.
@@ -508,6 +511,7 @@ impl PullLoop {
 
     /// The durable is not there, and nobody here deleted it: the core looks for itself.
     fn gone(&mut self, number: u64) {
+        self.wire.is_healthy(false);
         self.end_later(number);
         let now = Instant::now();
         if self.told_gone.is_none_or(|told| now - told >= GONE_EVERY) {
