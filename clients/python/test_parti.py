@@ -40,7 +40,7 @@ class Commits(unittest.TestCase):
         consumer = parti.Consumer("http://127.0.0.1:1", "g", "t", on_event=self.told.append_event)
         consumer._changed, consumer._call = clock, call
         consumer._session, consumer._lease = {"ttl_ms": 6000, "path": ""}, (clock.now, 1e9)
-        held = parti.Held("0", 1, 0)
+        held = parti.consumer.Held("0", 1, 0)
         held.done = 4
         consumer._held = {"0": held}
         clock.at_end = lambda: setattr(consumer, "_closed", True)
@@ -62,7 +62,7 @@ class Commits(unittest.TestCase):
                 consumer._closed = True
             raise parti.PartiError(503, "store_refuses", "full", "make room")
 
-        with mock.patch.object(parti, "time", clock):
+        with mock.patch.object(parti.consumer, "time", clock):
             consumer = self.consumer(clock, call)
             self.assertEqual(list(consumer), [])
         self.assertTrue(5 <= len(asked) <= 30, f"{len(asked)} requests in a minute")
@@ -80,7 +80,7 @@ class Commits(unittest.TestCase):
                 return {"results": [{"partition": "0", "result": "refused", "why": "no such"}]}
             return {"results": [{"partition": "0", "result": "ok"}]}
 
-        with mock.patch.object(parti, "time", clock):
+        with mock.patch.object(parti.consumer, "time", clock):
             consumer = self.consumer(clock, call)
             self.assertEqual(list(consumer), [])
             consumer._held["0"].done = 5
@@ -99,7 +99,7 @@ class Commits(unittest.TestCase):
                 raise parti.PartiError(503, "unavailable", "away", "wait")
             return {"results": [{"partition": "0", "result": "ok"}]}
 
-        with mock.patch.object(parti, "time", clock):
+        with mock.patch.object(parti.consumer, "time", clock):
             consumer = self.consumer(clock, call)
             self.assertEqual(list(consumer), [])
         self.assertGreater(len(asked), 50)
@@ -149,7 +149,7 @@ class Sessions(unittest.TestCase):
                 raise parti.PartiError(503, "unavailable", "away", "wait")
             return {"result": "ok"}
 
-        with mock.patch.object(parti, "time", clock):
+        with mock.patch.object(parti.consumer, "time", clock):
             self.consumer._changed, self.consumer._call = clock, call
             self.assigned(epoch=3).done = 7
             self.tell("revoke", partition="0", epoch=3, deadline_ms=0)
@@ -222,7 +222,7 @@ class Requests(unittest.TestCase):
 
     def test_what_is_cut_off_is_a_failure_like_others(self):
         for cut in (b"", b'{"messages": [{"off', b"<html>"):
-            with self.assertRaises(parti.FAILURES):
+            with self.assertRaises(parti.client.FAILURES):
                 self.client(self.connection(cut)).fetch("t", "0", 0)
         consumer = parti.Consumer("http://127.0.0.1:1", "g", "t")
         told = []
@@ -232,7 +232,7 @@ class Requests(unittest.TestCase):
             stream = io.BytesIO(whole + end)
             self.assertFalse(consumer._read({}, stream), "it is opened again")
         self.assertEqual(told, [("lost", {"partition": "0"})] * 3)
-        with self.assertRaises(parti.FAILURES):
+        with self.assertRaises(parti.client.FAILURES):
             consumer._read({}, io.BytesIO(b"event: lost\ndata: {\n\n"))
 
     def test_a_connection_that_was_closed_meanwhile_is_made_anew(self):

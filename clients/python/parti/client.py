@@ -1,0 +1,177 @@
+"""Requests to the instances of a service, and what they answer."""
+
+import base64
+import http.client
+import json
+import threading
+import urllib.parse
+
+
+class PartiError(Exception):
+    """The service did not do it: `status`, `code`, and what to do about it."""
+
+    def __init__(self, status, code, message, remedy):
+        super().__init__(f"{message}; {remedy}" if remedy else message)
+        self.status, self.code, self.remedy = status, code, remedy
+
+    @property
+    def passes(self):
+        """Whether the same may do later: the service has too much to do, or trouble of its own, or
+        what the session was to do is to be done in another one."""
+        if self.status == 421:
+            return self.code == "not_here"  # a name that the service does not go by stays one
+        return self.status in (408, 410, 429) or self.status >= 500
+
+
+# What is no JSON (ValueError) was cut off, or is somebody else's answer.
+FAILURES = (PartiError, OSError, http.client.HTTPException, ValueError)
+FINAL = (400, 401, 403, 404, 409, 421)  # what is answered so is answered so again
+
+
+def passes(error):
+    """Whether it may do later, or elsewhere."""
+    return not isinstance(error, PartiError) or error.passes
+
+
+def instance(url):
+    """How to connect to one instance."""
+    parts = urllib.parse.urlsplit(url.strip())
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise ValueError(f"{url!r} is no URL of a service")
+    secure = parts.scheme == "https"
+    kind = http.client.HTTPSConnection if secure else http.client.HTTPConnection
+    return lambda timeout: kind(parts.hostname, parts.port, timeout=timeout)
+
+
+class Client:
+    """Requests to one of a service's instances. Every thread has a connection of its own."""
+
+    def __init__(self, url, token=None, timeout=60, moves=True):
+        self._instances = [instance(one) for one in url.split(",")]
+        self._at = 0
+        self._moves = moves  # whether it asks the next instance by itself
+        self._token, self._timeout = token, timeout
+        self._own = threading.local()
+
+    @property
+    def at(self):
+        """Which instance is asked."""
+        return self._at
+
+    def move_on(self, at):
+        """That instance is of no use: the next one is asked from now on."""
+        if self._at == at:
+            self._at = (at + 1) % len(self._instances)
+
+    def __len__(self):
+        """How many instances are known."""
+        return len(self._instances)
+
+    def connect(self, timeout=None):
+        return self._instances[self._at](timeout or self._timeout)
+
+    def headers(self, token=None):
+        token = token or self._token
+        return {"authorization": f"Bearer {token}"} if token else {}
+
+    def _connected(self, timeout):
+        """A connection of this thread, and whether it is new. One that cannot be made was asked for
+        nothing yet, so the next instance may be asked instead."""
+        for more in reversed(range(len(self._instances) if self._moves else 1)):
+            at = self._at
+            asked, connection = getattr(self._own, "connection", (None, None))
+            if connection is not None and asked == at:
+                connection.timeout = timeout
+                if connection.sock is not None:
+                    connection.sock.settimeout(timeout)
+                return connection, False
+            connection = self.connect(timeout)
+            try:
+                connection.connect()
+            except OSError:
+                if not more:
+                    raise
+                self.move_on(at)
+                continue
+            self._own.connection = (at, connection)
+            return connection, True
+        raise AssertionError("unreachable")
+
+    def request(self, method, path, body=None, token=None, timeout=None):
+        """One request. It is sent again once if the connection turns out to be closed; not if it was
+        not answered in time: then it may well be done, and messages would be there twice."""
+        headers = self.headers(token)
+        data = None
+        if body is not None:
+            data = json.dumps(body)
+            headers["content-type"] = "application/json"
+        for again in (True, False):
+            connection, fresh = self._connected(timeout or self._timeout)
+            try:
+                connection.request(method, path, data, headers)
+                response = connection.getresponse()
+                return answer(response.status, response.read())
+            except (http.client.HTTPException, OSError) as error:
+                connection.close()
+                self._own.connection = (None, None)
+                if fresh or not again or isinstance(error, TimeoutError):
+                    raise
+        raise AssertionError("unreachable")
+
+    def produce(self, topic, messages):
+        """Appends messages: dicts with key, payload (text or bytes), headers, partition."""
+        body = {"messages": [outgoing(message) for message in messages]}
+        return self.request("POST", f"/v1/topics/{quote(topic)}/messages", body)["placed"]
+
+    def fetch(self, topic, partition, start, limit=100, wait_ms=0, group=None):
+        """Messages of a partition from an offset on, as the service tells them. With a group, only
+        from the log that it began with."""
+        path = f"/v1/topics/{quote(topic)}/partitions/{quote(partition)}/messages"
+        asked = f"from={start}&limit={limit}&wait_ms={wait_ms}"
+        if group is not None:
+            asked += f"&group={quote(group)}"
+        return self.request("GET", f"{path}?{asked}")
+
+    def create_group(self, group, topic, partitions, strategy="fair_share"):
+        """Makes a group; the same again is fine."""
+        body = {"group": group, "topic": topic, "partitions": partitions, "strategy": strategy}
+        return self.request("POST", "/v1/groups", body)
+
+
+def quote(name):
+    return urllib.parse.quote(str(name), safe="")
+
+
+def answer(status, data):
+    """The JSON of an answer, or what went wrong."""
+    try:
+        body = json.loads(data or b"null")
+    except ValueError:
+        body = None
+    if status < 400:
+        if body is None and status != 204:
+            raise ValueError(f"the service answered {status}, and no JSON")
+        return body
+    error = (body or {}).get("error", {}) if isinstance(body, dict) else {}
+    message = error.get("message", f"the service answered {status}")
+    raise PartiError(status, error.get("code", "unknown"), message, error.get("remedy", ""))
+
+
+def outgoing(message):
+    sent = {}
+    for name in ("key", "payload"):
+        value = message.get(name)
+        if isinstance(value, bytes):
+            sent[f"{name}_b64"] = base64.b64encode(value).decode()
+        elif value is not None:
+            sent[name] = value
+    if message.get("partition") is not None:
+        sent["partition"] = str(message["partition"])
+    sent["headers"] = [{"name": n, "value": v} for n, v in message.get("headers", ())]
+    return sent
+
+
+def content(message, name):
+    """Text, or bytes where it is none."""
+    coded = message.get(f"{name}_b64")
+    return base64.b64decode(coded) if coded is not None else message.get(name)
