@@ -273,13 +273,21 @@ class Session {
     try {
       await this.listen(signal);
     } finally {
-      this.over = true;
-      clearInterval(committing);
-      clearInterval(beating);
-      await Promise.all([...this.held.values()].map((one) => one.stop()));
-      if (signal?.aborted || this.failed) {
-        await this.commit().catch(() => {});
-        await this.call("DELETE", "").catch(() => {});
+      // Who leaves still has what its handlers are at: until that is committed it stays alive, or
+      // others would begin the same. A session that has ended needs nothing any more.
+      const leaves = signal?.aborted || this.failed;
+      const stop = () => [committing, beating].forEach(clearInterval);
+      this.over = !leaves;
+      if (this.over) stop();
+      try {
+        await Promise.all([...this.held.values()].map((one) => one.stop()));
+        this.over = true;
+        if (leaves) {
+          await this.commit().catch(() => {});
+          await this.call("DELETE", "").catch(() => {});
+        }
+      } finally {
+        stop();
       }
     }
   }

@@ -5,10 +5,13 @@ import { createServer } from "node:http";
 import test from "node:test";
 import { consume } from "./parti.mjs";
 
+/** What does not come within this time never will. */
+const patience = { timeout: 60_000 };
+
 /** A service with one partition and one message. `answers` has what a request is answered, by the
  * end of its path: an object, or a function that makes one, or null (503). Resolves to what the
- * client told, once it has told of `last`. */
-async function serve(answers, last) {
+ * client told, once it has told of `last`, or `handler` has called for a stop. */
+async function serve(context, answers, last, handler = () => {}) {
   const told = [];
   const stop = new AbortController();
   let stream;
@@ -45,17 +48,21 @@ async function serve(answers, last) {
     told.push([event, data]);
     if (last(event, data)) stop.abort();
   };
-  await consume({ url, group: "g", topic: "t", onEvent }, () => {}, stop.signal);
-  server.closeAllConnections();
-  server.close();
+  context.after(() => {
+    stop.abort();
+    server.closeAllConnections();
+    server.close();
+  });
+  await consume({ url, group: "g", topic: "t", onEvent }, () => handler(stop), stop.signal);
   return told;
 }
 
 const revoke = { partition: "0", epoch: 1, deadline_ms: 0 };
 
-test("a release that fails is sent again until it is heard", async () => {
+test("a release that fails is sent again until it is heard", patience, async (context) => {
   let releases = 0;
   const told = await serve(
+    context,
     {
       commits: (_, tell) => {
         tell("revoke", revoke);
@@ -70,18 +77,19 @@ test("a release that fails is sent again until it is heard", async () => {
   assert.equal(releases, 3);
 });
 
-test("what is refused is told", async () => {
+test("what is refused is told", patience, async (context) => {
   const results = [{ partition: "0", result: "refused", why: "no such message" }];
-  const told = await serve({ commits: { results } }, (event) => event === "trouble");
+  const told = await serve(context, { commits: { results } }, (event) => event === "trouble");
   const trouble = { doing: "commit", partition: "0", why: "no such message" };
   assert.deepEqual(told.at(-1), ["trouble", trouble]);
 });
 
-test("what was let go of in good order is not lost", async () => {
+test("what was let go of in good order is not lost", patience, async (context) => {
   let releasing;
   let beaten;
   const release = new Promise((done) => (releasing = done));
   const told = await serve(
+    context,
     {
       // The release overtakes a commit that is on its way, and is answered after it: by the next
       // heartbeat that is known.
@@ -106,4 +114,34 @@ test("what was let go of in good order is not lost", async () => {
     told.map(([event]) => event).filter((event) => ["lost", "trouble"].includes(event)),
     [],
   );
+});
+
+test("who is told to stop stays alive until what is under way is committed", patience, async (context) => {
+  const asked = [];
+  let stopped = false;
+  let done;
+  const said = (what, answer) => () => {
+    if (stopped) asked.push(what);
+    // Three of them come in a TTL: without them, others would have begun the same long ago.
+    if (asked.length === 9) done();
+    return answer;
+  };
+  await serve(
+    context,
+    {
+      sessions: { session: "s", token: "t", worker: "w", topic: "t", ttl_ms: 120 },
+      heartbeat: said("heartbeat", { lease_ms: 6000 }),
+      commits: said("commit", { results: [{ partition: "0", result: "ok" }] }),
+      s: said("leave", {}),
+    },
+    () => false,
+    async (stop) => {
+      const handled = new Promise((end) => (done = end));
+      stopped = true;
+      stop.abort();
+      await handled;
+    },
+  );
+  assert.deepEqual(asked.slice(0, 9), Array(9).fill("heartbeat"));
+  assert.deepEqual(asked.slice(9).filter((what) => what !== "heartbeat"), ["commit", "leave"]);
 });
