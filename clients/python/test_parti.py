@@ -8,6 +8,12 @@ from unittest import mock
 import parti
 
 
+# JSON, and no answer of the service.
+FOREIGN = (b"[]", b"{}", b"null", b'"x"', b'{"error": "Bad Gateway"}', b'{"error": null}',
+           b'{"error": {"message": 5, "code": []}}', b'{"messages": {}, "next": 1}',
+           b'{"messages": []}', b"[" * 100_000)
+
+
 class Clock:
     """A time that passes only while somebody waits: stands for `time` and for a condition."""
 
@@ -88,6 +94,15 @@ class Commits(unittest.TestCase):
         self.assertEqual(asked, [4, 5])
         told = {"doing": "commit", "partition": "0", "why": "no such"}
         self.assertEqual(self.told, [("trouble", told)])
+
+    def test_what_is_no_answer_to_a_commit_is_a_failure_like_others(self):
+        foreign = [[], {}, {"results": {}}, {"results": []}, {"results": [None]}]
+        answers = [*foreign, {"results": [{"partition": "0", "result": "ok"}]}]
+        with mock.patch.object(parti.consumer, "time", Clock(ends=60)) as clock:
+            consumer = self.consumer(clock, lambda *_, **__: answers.pop(0))
+            self.assertEqual(list(consumer), [])
+        self.assertEqual([event for event, _ in self.told], ["trouble"] * len(foreign))
+        self.assertEqual(consumer._held["0"].committed, 4)
 
     def test_mended_it_commits_as_often_as_before(self):
         clock, asked = Clock(ends=60), []
@@ -184,6 +199,63 @@ class Sessions(unittest.TestCase):
             self.assertEqual(len(self.consumer._releases), 0)
 
 
+class Threads(unittest.TestCase):
+    """What works beside the loop: nothing that comes back, or goes wrong, ends it unheard."""
+
+    def setUp(self):
+        self.told = []
+        self.consumer = parti.Consumer("http://127.0.0.1:1", "g", "t")
+        self.consumer._session = {"ttl_ms": 6000, "path": "", "token": "one"}
+        self.consumer._fails = lambda _, doing, error, **where: self.told.append((doing, error))
+
+    def test_fetching_goes_on(self):
+        held = parti.consumer.Held("0", 1, 0)
+        held.over = mock.Mock(is_set=lambda: len(self.consumer._messages) > 0)
+        self.consumer._stream = "open"
+        good = {"offset": 0, "headers": [{"name": "a", "value": "b"}], "timestamp_ms": 1,
+                "payload_b64": "/w=="}
+        foreign = [None, {}, {**good, "offset": "0"}, {**good, "headers": [{}]},
+                   {**good, "headers": "a"}, {**good, "payload_b64": "a"}, {**good, "key": 1}]
+        found = [{"messages": [one], "next": 1} for one in [*foreign, good]]
+        with mock.patch.object(self.consumer.client, "request",
+                               side_effect=[AttributeError("odd"), *found]):
+            self.consumer._fetch(held)
+        self.assertEqual([doing for doing, _ in self.told], ["fetch"] * (1 + len(foreign)))
+        expected = parti.Message("0", 0, 1, None, b"\xff", [("a", "b")], 1)
+        self.assertEqual(list(self.consumer._messages), [expected])
+
+    def test_heartbeats_go_on(self):
+        def answered(*_, **__):
+            if answers:
+                return answers.pop(0)
+            self.consumer._closed = True
+            raise AttributeError("odd")
+
+        answers, clock = [[], {}, {"lease_ms": None}, {"lease_ms": 4000}], Clock(ends=60)
+        with mock.patch.object(parti.consumer, "time", clock):
+            self.consumer._call = answered
+            self.consumer._beat(self.consumer._session)
+        self.assertEqual([doing for doing, _ in self.told], ["heartbeat"] * 4)
+        self.assertEqual(self.consumer._lease[1], 4)
+
+    def test_listening_goes_on(self):
+        def connected(timeout):
+            if len(self.told) == 2:
+                self.consumer._closed = True
+            raise AttributeError("odd")
+
+        self.consumer.client.connect = connected
+        with mock.patch.object(parti.consumer, "time", Clock(ends=60)):
+            self.consumer._listen(self.consumer._session)
+        self.assertEqual([doing for doing, _ in self.told], ["listen"] * 3)
+
+    def test_what_nobody_foresaw_is_told_by_its_name(self):
+        consumer = parti.Consumer("http://127.0.0.1:1", "g", "t")
+        consumer._fails(None, "fetch", KeyError("next"), partition="0")
+        told = {"doing": "fetch", "partition": "0", "why": "KeyError('next')"}
+        self.assertEqual(list(consumer._trouble.values()), [told])
+
+
 class Requests(unittest.TestCase):
     """What goes over a connection."""
 
@@ -192,11 +264,11 @@ class Requests(unittest.TestCase):
         client.connect = mock.Mock(side_effect=connections)
         return client
 
-    def connection(self, *answers):
+    def connection(self, *answers, status=200):
         """One that answers so, one request after the other."""
         def answered(one):
             return one if isinstance(one, Exception) else mock.Mock(
-                status=200, read=lambda: one)
+                status=status, read=lambda: one)
         connection = mock.Mock()
         connection.getresponse.side_effect = [answered(one) for one in answers]
         return connection
@@ -221,19 +293,26 @@ class Requests(unittest.TestCase):
         self.assertEqual(asked.call_count, 1)
 
     def test_what_is_cut_off_is_a_failure_like_others(self):
-        for cut in (b"", b'{"messages": [{"off', b"<html>"):
+        for cut in (b"", b'{"messages": [{"off', b"<html>", *FOREIGN):
             with self.assertRaises(parti.client.FAILURES):
                 self.client(self.connection(cut)).fetch("t", "0", 0)
+            with self.assertRaises(parti.PartiError) as raised:
+                self.client(self.connection(cut, status=502)).fetch("t", "0", 0)
+            self.assertTrue(raised.exception.passes)
+            self.assertEqual(str(raised.exception), "the service answered 502")
         consumer = parti.Consumer("http://127.0.0.1:1", "g", "t")
         told = []
         consumer._tell = lambda _, event, data: told.append((event, data))
-        whole = b'event: lost\ndata: {"partition": "0"}\n\n'
+        whole = b'event: session\ndata: {"held": []}\n\n'
         for end in (b"", b"event: ass", b"event: assigned\ndata: {\"part"):
             stream = io.BytesIO(whole + end)
             self.assertFalse(consumer._read({}, stream), "it is opened again")
-        self.assertEqual(told, [("lost", {"partition": "0"})] * 3)
-        with self.assertRaises(parti.client.FAILURES):
-            consumer._read({}, io.BytesIO(b"event: lost\ndata: {\n\n"))
+        self.assertEqual(told, [("session", {"held": []})] * 3)
+        for foreign in (b"event: lost\ndata: {\n\n", b"event: lost\ndata: []\n\n",
+                        b"event: lost\n\n", b'event: lost\ndata: {"partition": "0"}\n\n',
+                        b'event: session\ndata: {"held": [null]}\n\n', b"<html>\n", b""):
+            with self.assertRaises(parti.client.FAILURES):
+                consumer._read({}, io.BytesIO(foreign))
 
     def test_a_connection_that_was_closed_meanwhile_is_made_anew(self):
         closed = self.connection(b'{"placed": []}', ConnectionResetError("closed"))

@@ -121,7 +121,8 @@ class Client:
     def produce(self, topic, messages):
         """Appends messages: dicts with key, payload (text or bytes), headers, partition."""
         body = {"messages": [outgoing(message) for message in messages]}
-        return self.request("POST", f"/v1/topics/{quote(topic)}/messages", body)["placed"]
+        path = f"/v1/topics/{quote(topic)}/messages"
+        return fits(self.request("POST", path, body), placed=list)["placed"]
 
     def fetch(self, topic, partition, start, limit=100, wait_ms=0, group=None):
         """Messages of a partition from an offset on, as the service tells them. With a group, only
@@ -130,7 +131,7 @@ class Client:
         asked = f"from={start}&limit={limit}&wait_ms={wait_ms}"
         if group is not None:
             asked += f"&group={quote(group)}"
-        return self.request("GET", f"{path}?{asked}")
+        return fits(self.request("GET", f"{path}?{asked}"), messages=list, next=int)
 
     def create_group(self, group, topic, partitions, strategy="fair_share"):
         """Makes a group; the same again is fine."""
@@ -143,18 +144,31 @@ def quote(name):
 
 
 def answer(status, data):
-    """The JSON of an answer, or what went wrong."""
+    """The JSON of an answer, or what went wrong. A gateway's page says only its status."""
     try:
         body = json.loads(data or b"null")
-    except ValueError:
+    except (ValueError, RecursionError):
         body = None
     if status < 400:
         if body is None and status != 204:
             raise ValueError(f"the service answered {status}, and no JSON")
         return body
-    error = (body or {}).get("error", {}) if isinstance(body, dict) else {}
-    message = error.get("message", f"the service answered {status}")
-    raise PartiError(status, error.get("code", "unknown"), message, error.get("remedy", ""))
+    error = body.get("error") if isinstance(body, dict) else None
+    error = error if isinstance(error, dict) else {}
+    said = {name: word for name, word in error.items() if isinstance(word, str)}
+    message = said.get("message", f"the service answered {status}")
+    raise PartiError(status, said.get("code", "unknown"), message, said.get("remedy", ""))
+
+
+def fits(told, **fields):
+    """What was told, if it has these fields, each of its kind: anything else is somebody else's
+    answer, and a failure like others."""
+    if not isinstance(told, dict):
+        raise ValueError(f"no answer of the service: {repr(told)[:100]}")
+    for name, kind in fields.items():
+        if type(told.get(name)) is not kind:
+            raise ValueError(f"no answer of the service: {name} is {repr(told.get(name))[:100]}")
+    return told
 
 
 def outgoing(message):
@@ -173,5 +187,8 @@ def outgoing(message):
 
 def content(message, name):
     """Text, or bytes where it is none."""
-    coded = message.get(f"{name}_b64")
-    return base64.b64decode(coded) if coded is not None else message.get(name)
+    for field in (f"{name}_b64", name):
+        if message.get(field) is not None:
+            text = fits(message, **{field: str})[field]
+            return text if field == name else base64.b64decode(text)
+    return None

@@ -5,11 +5,28 @@ import json
 import threading
 import time
 
-from .client import FAILURES, FINAL, Client, PartiError, answer, content, passes, quote
+from .client import FAILURES, FINAL, Client, PartiError, answer, content, fits, passes, quote
 
 Message = collections.namedtuple(
     "Message", ["partition", "offset", "epoch", "key", "payload", "headers", "timestamp_ms"]
 )
+
+# What has to be in an event.
+EVENTS = {
+    "session": {"held": list},
+    "assigned": {"partition": str, "epoch": int, "next_offset": int},
+    "revoke": {"partition": str, "epoch": int},
+    "lost": {"partition": str, "epoch": int},
+    "end": {"why": str},
+}
+
+
+def message(held, told):
+    """A message of what is held."""
+    fits(told, offset=int, headers=list, timestamp_ms=int)
+    headers = [(fits(one, name=str)["name"], content(one, "value")) for one in told["headers"]]
+    return Message(held.partition, told["offset"], held.epoch, content(told, "key"),
+                   content(told, "payload"), headers, told["timestamp_ms"])
 
 
 class Held:
@@ -97,7 +114,8 @@ class Consumer:
         path = f"/v1/groups/{quote(self.group)}/sessions"
         at = self.client.at
         try:
-            session = self.client.request("POST", path, body)
+            session = fits(self.client.request("POST", path, body),
+                           session=str, token=str, worker=str, ttl_ms=int)
         except FAILURES as error:
             if passes(error):
                 self.client.move_on(at)
@@ -138,10 +156,10 @@ class Consumer:
         while not self._closed and session is self._session:
             began, wait = time.monotonic(), third
             try:
-                heard = self._call("POST", "/heartbeat", session=session)
+                heard = fits(self._call("POST", "/heartbeat", session=session), lease_ms=int)
                 if session is self._session:
                     self._lease = (began, heard["lease_ms"] / 1000)
-            except FAILURES as error:
+            except Exception as error:
                 wait = third / 4  # the stream tells what became of the session
                 self._fails(session, "heartbeat", error)
             time.sleep(max(began + wait - time.monotonic(), 0.01))
@@ -161,10 +179,10 @@ class Consumer:
                 response = connection.getresponse()
                 if response.status != 200:
                     answer(response.status, response.read())
-                self._is_open(session, response)
+                    raise ValueError(f"the stream was answered {response.status}")
                 if self._read(session, response):
                     return
-            except FAILURES as error:
+            except Exception as error:
                 if getattr(error, "status", None) in (401, 404, 410):
                     end = {"why": str(error), "again": error.code != "dismissed",
                            "code": error.code}
@@ -187,10 +205,12 @@ class Consumer:
 
     def _read(self, session, response):
         """True once the session has ended."""
-        event, data = None, None
+        event, data, begun = None, None, False
         while True:
             line = response.readline()
             if not line.endswith(b"\n"):
+                if not begun:
+                    raise ValueError("the stream ended before it began")
                 return False  # cut off, maybe within a line
             line = line.decode().rstrip("\r\n")
             if line.startswith("event: "):
@@ -198,10 +218,21 @@ class Consumer:
             elif line.startswith("data: "):
                 data = json.loads(line[6:])
             elif not line and event:
+                self._check(event, data)
+                if event == "session":
+                    begun = True  # whatever does not begin so is no stream of the service
+                    self._is_open(session, response)
                 self._tell(session, event, data)
                 if event == "end":
                     return True
                 event, data = None, None
+
+    def _check(self, event, data):
+        """An event is what it is to be, or a failure."""
+        fits(data, **EVENTS.get(event, {}))
+        if event == "session":
+            for one in data["held"]:
+                fits(one, partition=str, epoch=int)
 
     def _tell(self, session, event, data):
         with self._changed:
@@ -213,7 +244,9 @@ class Consumer:
         """Has trouble told by the loop, once for each turn of it."""
         with self._changed:
             if session is self._session and not self._closed:
-                told = {"doing": doing, **where, "why": str(error) or type(error).__name__}
+                plain = isinstance(error, (str, *FAILURES))
+                why = (plain and str(error)) or repr(error)
+                told = {"doing": doing, **where, "why": why}
                 self._trouble[(doing, *where.values())] = told
                 self._changed.notify_all()
 
@@ -328,7 +361,7 @@ class Consumer:
             if held.done is not None:
                 body["offset"] = held.done
             try:
-                result = self._call("POST", "/released", body)
+                result = fits(self._call("POST", "/released", body), result=str)
             except FAILURES as error:
                 self._may_release_at = time.monotonic() + self.RELEASE_AGAIN
                 self._fails(self._session, "release", error, partition=held.partition)
@@ -390,7 +423,8 @@ class Consumer:
             try:
                 found = self.client.fetch(self.topic, held.partition, held.next, wait_ms=5000,
                                           group=self.group)
-            except FAILURES as error:
+                messages = [message(held, one) for one in found["messages"]]
+            except Exception as error:
                 if not held.over.is_set():
                     if getattr(error, "status", None) in FINAL and not passes(error):
                         self._final = error
@@ -399,19 +433,13 @@ class Consumer:
                 continue
             if stream is not self._stream:
                 continue
-            for one in found["messages"]:
-                message = Message(
-                    held.partition, one["offset"], held.epoch, content(one, "key"),
-                    content(one, "payload"),
-                    [(h["name"], content(h, "value")) for h in one["headers"]],
-                    one["timestamp_ms"],
-                )
+            for one in messages:
                 with self._changed:
                     while len(self._messages) >= self.BUFFERED and not held.over.is_set():
                         self._changed.wait(0.5)
                     if held.over.is_set():
                         return
-                    self._messages.append(message)
+                    self._messages.append(one)
                     self._changed.notify_all()
             held.next = found["next"]
 
@@ -433,7 +461,10 @@ class Consumer:
             return
         commits = [{"partition": h.partition, "epoch": h.epoch, "offset": h.done} for h in dirty]
         try:
-            results = self._call("POST", "/commits", {"commits": commits})["results"]
+            told = fits(self._call("POST", "/commits", {"commits": commits}), results=list)
+            results = [fits(one, result=str) for one in told["results"]]
+            if len(results) != len(commits):
+                raise ValueError(f"{len(commits)} commits have {len(results)} results")
         except FAILURES as error:
             if not passes(error) and error.status != 401:
                 raise
