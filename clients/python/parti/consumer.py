@@ -173,14 +173,7 @@ class Consumer:
             at = self.client.at
             try:
                 # Signs of life come three times in a TTL.
-                connection = self.client.connect(timeout=max(patience * 0.7, 1))
-                headers = self.client.headers(session["token"])
-                connection.request("GET", session["path"] + "/events", headers=headers)
-                response = connection.getresponse()
-                if response.status != 200:
-                    answer(response.status, response.read())
-                    raise ValueError(f"the stream was answered {response.status}")
-                if self._read(session, response):
+                if self._hear(session, timeout=max(patience * 0.7, 1)):
                     return
             except Exception as error:
                 if getattr(error, "status", None) in (401, 404, 410):
@@ -193,9 +186,23 @@ class Consumer:
                     self._final = error
                 # Wherever the stream is, the session is.
                 self.client.move_on(at)
-            finally:
-                self._is_open(session, None)
             time.sleep(min(patience / 10, 0.2))
+
+    def _hear(self, session, timeout):
+        """One stream, to its end. True once the session has ended."""
+        connection = self.client.connect(timeout)
+        try:
+            headers = self.client.headers(session["token"])
+            connection.request("GET", session["path"] + "/events", headers=headers)
+            with connection.getresponse() as response:
+                if response.status != 200:
+                    answer(response.status, response.read())
+                    raise ValueError(f"the stream was answered {response.status}")
+                return self._read(session, response)
+        finally:
+            # Whoever fetches knows it before another instance is asked.
+            self._is_open(session, None)
+            connection.close()
 
     def _is_open(self, session, stream):
         with self._changed:
@@ -218,7 +225,7 @@ class Consumer:
             elif line.startswith("data: "):
                 data = json.loads(line[6:])
             elif not line and event:
-                self._check(event, data)
+                self._check(session, event, data)
                 if event == "session":
                     begun = True  # whatever does not begin so is no stream of the service
                     self._is_open(session, response)
@@ -227,12 +234,19 @@ class Consumer:
                     return True
                 event, data = None, None
 
-    def _check(self, event, data):
-        """An event is what it is to be, or a failure."""
+    def _check(self, session, event, data):
+        """An event is what it is to be, and of an instance that has the session, or it is a failure.
+        One that the session has left, and that has not noticed yet, tells what was ours before."""
         fits(data, **EVENTS.get(event, {}))
-        if event == "session":
-            for one in data["held"]:
-                fits(one, partition=str, epoch=int)
+        had = session.setdefault("epochs", {})  # the highest of each partition
+        held = {"session": data.get("held"), "assigned": [data]}.get(event, ())
+        for one in held:
+            fits(one, partition=str, epoch=int)
+            partition, epoch = one["partition"], one["epoch"]
+            if epoch < had.get(partition, epoch):
+                raise ValueError(f"partition {partition} is told under epoch {epoch}, after "
+                                 f"{had[partition]}: the session went on elsewhere since")
+            had[partition] = epoch
 
     def _tell(self, session, event, data):
         with self._changed:

@@ -1,0 +1,165 @@
+"""The client with instances of a service that a test plays: python3 -m unittest test_instances"""
+
+import http.server
+import json
+import threading
+import unittest
+import urllib.parse
+
+import parti
+
+PATIENCE = 60  # seconds: what does not come by then never will
+
+
+class Instance(http.server.ThreadingHTTPServer):
+    """One of them. `streams` are told one after the other: a list of events, after which the stream
+    stays open until `cut`; or the status that is answered instead, with a code."""
+
+    daemon_threads = True
+
+    def __init__(self, case, log):
+        super().__init__(("127.0.0.1", 0), Asked)
+        self.log, self.streams, self.asked = log, [], []
+        self.answers = {}  # (status, body) for what a path ends with, or what makes them
+        self._open = []
+        self.url = f"http://127.0.0.1:{self.server_port}"
+        serving = threading.Thread(target=self.serve_forever, args=(0.05,), daemon=True)
+        serving.start()
+        case.addCleanup(serving.join)
+        case.addCleanup(self.server_close)
+        case.addCleanup(self.shutdown)
+        case.addCleanup(self.cut)
+
+    def handle_error(self, request, client_address):
+        pass  # who asked is gone
+
+    def opened(self):
+        cut = threading.Event()
+        self._open.append(cut)
+        return cut
+
+    def cut(self):
+        """Ends the streams that are open."""
+        for cut in self._open:
+            cut.set()
+
+    def usual(self, what, query, body):
+        if what == "sessions":
+            return {"session": "s", "token": "t", "worker": "w", "topic": "t", "ttl_ms": 6000}
+        if what == "heartbeat":
+            return {"lease_ms": 600_000}
+        if what == "messages":
+            return self.log.read(int(query["from"][0]))
+        if what == "commits":
+            return {"results": [{"result": "ok"} for _ in body["commits"]]}
+        return {"result": "ok"}
+
+
+class Asked(http.server.BaseHTTPRequestHandler):
+    """A connection to it."""
+
+    protocol_version = "HTTP/1.1"
+
+    def log_message(self, *_):
+        pass
+
+    def do_GET(self):
+        url = urllib.parse.urlsplit(self.path)
+        what = url.path.rsplit("/", 1)[1]
+        length = int(self.headers.get("content-length") or 0)
+        body = json.loads(self.rfile.read(length) or b"null")
+        self.server.asked.append((self.command, what))
+        if what == "events":
+            return self.listen(self.server.streams.pop(0) if self.server.streams else 503)
+        answer = self.server.answers.get(what)
+        if callable(answer):
+            answer = answer(body)
+        if answer is None:
+            answer = 200, self.server.usual(what, urllib.parse.parse_qs(url.query), body)
+        self.answer(*answer)
+
+    do_POST = do_DELETE = do_GET
+
+    def answer(self, status, body):
+        data = json.dumps(body).encode()
+        self.send_response(status)
+        self.send_header("content-length", str(len(data)))
+        self.end_headers()
+        self.wfile.write(data)
+
+    def listen(self, events):
+        if isinstance(events, int):
+            return self.answer(events, {})
+        self.close_connection = True
+        cut = self.server.opened()
+        self.send_response(200)
+        self.end_headers()
+        for event, data in events:
+            self.wfile.write(f"event: {event}\ndata: {json.dumps(data)}\n\n".encode())
+        cut.wait()
+
+
+class Log:
+    """The messages of one partition, as far as they are there."""
+
+    def __init__(self):
+        self.end, self.changed = 0, threading.Condition()
+
+    def grow(self, end):
+        with self.changed:
+            self.end = end
+            self.changed.notify_all()
+
+    def read(self, start):
+        with self.changed:
+            self.changed.wait_for(lambda: self.end > start, timeout=5)
+            found = [{"offset": start, "headers": [], "timestamp_ms": 0}][:self.end - start]
+        return {"messages": found, "next": start + len(found)}
+
+
+def held(epoch):
+    """How a stream begins whose session has the partition."""
+    return [("session", {"held": [{"partition": "0", "epoch": epoch}], "topic": "t"}),
+            ("assigned", {"partition": "0", "epoch": epoch, "next_offset": 0})]
+
+
+class Instances(unittest.TestCase):
+    def setUp(self):
+        self.log, self.told = Log(), []
+        self.a, self.b = Instance(self, self.log), Instance(self, self.log)
+
+    def consumer(self, *instances):
+        urls = ",".join(one.url for one in instances)
+        consumer = parti.Consumer(urls, "g", "t", on_event=lambda *told: self.told.append(told))
+        ends = threading.Timer(PATIENCE, lambda: setattr(consumer, "_closed", True))
+        ends.start()
+        self.addCleanup(ends.cancel)
+        return consumer
+
+    def trouble(self, doing):
+        return [told["why"] for event, told in self.told
+                if event == "trouble" and told["doing"] == doing]
+
+    def test_an_instance_that_the_session_has_left_is_not_believed(self):
+        self.a.streams = [held(1), 503, held(1), 503]
+        self.b.streams = [held(2), 503, held(2)]
+        self.log.grow(3)
+        handled = []
+        with self.consumer(self.a, self.b) as consumer:
+            for message in consumer:
+                handled.append((message.offset, message.epoch))
+                if len(handled) == 3:
+                    self.log.grow(4)
+                    self.a.cut()  # goes on at the other
+                elif len(handled) == 4:
+                    self.log.grow(5)
+                    self.b.cut()  # and back, where nobody has noticed that it was away
+                elif len(handled) == 5:
+                    break
+        self.assertEqual(handled, [(0, 1), (1, 1), (2, 1), (3, 2), (4, 2)])
+        self.assertEqual([why for why in self.trouble("listen") if "under epoch 1, after 2" in why],
+                         self.trouble("listen")[2:3])
+
+
+if __name__ == "__main__":
+    unittest.main()
