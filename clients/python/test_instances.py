@@ -2,6 +2,7 @@
 
 import http.server
 import json
+import select
 import threading
 import unittest
 import urllib.parse
@@ -21,6 +22,7 @@ class Instance(http.server.ThreadingHTTPServer):
         super().__init__(("127.0.0.1", 0), Asked)
         self.log, self.streams, self.asked = log, [], []
         self.answers = {}  # (status, body) for what a path ends with, or what makes them
+        self.closes = False  # whether it ends a connection after each answer, without saying so
         self._open = []
         self.url = f"http://127.0.0.1:{self.server_port}"
         serving = threading.Thread(target=self.serve_forever, args=(0.05,), daemon=True)
@@ -77,6 +79,7 @@ class Asked(http.server.BaseHTTPRequestHandler):
         if answer is None:
             answer = 200, self.server.usual(what, urllib.parse.parse_qs(url.query), body)
         self.answer(*answer)
+        self.close_connection |= self.server.closes
 
     do_POST = do_DELETE = do_GET
 
@@ -159,6 +162,36 @@ class Instances(unittest.TestCase):
         self.assertEqual(handled, [(0, 1), (1, 1), (2, 1), (3, 2), (4, 2)])
         self.assertEqual([why for why in self.trouble("listen") if "under epoch 1, after 2" in why],
                          self.trouble("listen")[2:3])
+
+    def test_what_may_be_stored_is_not_sent_again(self):
+        stored = []
+
+        def killed(body):
+            stored.append(body["messages"][0]["payload"])
+            if len(stored) == 2:
+                raise ConnectionAbortedError("after it was stored, and before it was answered")
+            return 200, {"placed": []}
+
+        for one in (self.a, self.b):
+            one.answers["messages"] = killed
+        client = parti.Client(f"{self.a.url},{self.b.url}")
+        self.addCleanup(client._disconnect)
+        client.produce("t", [{"payload": "one"}])
+        with self.assertRaisesRegex(ConnectionError, "stored is not known"):
+            client.produce("t", [{"payload": "two"}])
+        self.assertEqual(stored, ["one", "two"])
+        client.produce("t", [{"payload": "three"}])
+
+    def test_a_connection_that_was_seen_closed_is_made_anew(self):
+        self.a.answers["messages"] = lambda _: (200, {"placed": []})
+        self.a.closes = True
+        client = parti.Client(self.a.url)
+        self.addCleanup(client._disconnect)
+        for _ in range(3):
+            client.produce("t", [{"payload": "one"}])
+            _, connection = client._own.connection
+            select.select([connection.sock], [], [], PATIENCE)
+        self.assertEqual(self.a.asked, [("POST", "messages")] * 3)
 
 
 if __name__ == "__main__":

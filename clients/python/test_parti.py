@@ -269,7 +269,10 @@ class Requests(unittest.TestCase):
         def answered(one):
             return one if isinstance(one, Exception) else mock.Mock(
                 status=status, read=lambda: one)
-        connection = mock.Mock()
+        connection, pair = mock.Mock(), socket.socketpair()
+        connection.sock = pair[0]
+        for one in pair:
+            self.addCleanup(one.close)
         connection.getresponse.side_effect = [answered(one) for one in answers]
         return connection
 
@@ -314,8 +317,16 @@ class Requests(unittest.TestCase):
             with self.assertRaises(parti.client.FAILURES):
                 consumer._read({}, io.BytesIO(foreign))
 
-    def test_a_connection_that_was_closed_meanwhile_is_made_anew(self):
-        closed = self.connection(b'{"placed": []}', ConnectionResetError("closed"))
+    def test_what_bears_repetition_is_sent_again_where_the_connection_was_closed(self):
+        closed = self.connection(b'{"end": 1}', ConnectionResetError("closed"))
+        next_one = self.connection(b'{"end": 2}')
+        client = self.client(closed, next_one)
+        ends = [client.request("GET", "/")["end"] for _ in range(2)]
+        self.assertEqual(ends, [1, 2])
+
+    def test_what_did_not_get_out_is_sent_again(self):
+        closed = self.connection(b'{"placed": []}')
+        closed.request.side_effect = [None, BrokenPipeError("closed")]
         next_one = self.connection(b'{"placed": [1]}')
         client = self.client(closed, next_one)
         client.produce("t", [{"payload": "one"}])

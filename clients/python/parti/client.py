@@ -3,6 +3,7 @@
 import base64
 import http.client
 import json
+import selectors
 import threading
 import urllib.parse
 
@@ -80,11 +81,11 @@ class Client:
         for more in reversed(range(len(self._instances) if self._moves else 1)):
             at = self._at
             asked, connection = getattr(self._own, "connection", (None, None))
-            if connection is not None and asked == at:
+            if connection is not None and asked == at and is_idle(connection.sock):
                 connection.timeout = timeout
-                if connection.sock is not None:
-                    connection.sock.settimeout(timeout)
+                connection.sock.settimeout(timeout)
                 return connection, False
+            self._disconnect()
             connection = self.connect(timeout)
             try:
                 connection.connect()
@@ -97,9 +98,16 @@ class Client:
             return connection, True
         raise AssertionError("unreachable")
 
-    def request(self, method, path, body=None, token=None, timeout=None):
+    def _disconnect(self):
+        _, connection = getattr(self._own, "connection", (None, None))
+        if connection is not None:
+            connection.close()
+        self._own.connection = (None, None)
+
+    def request(self, method, path, body=None, token=None, timeout=None, repeats=True):
         """One request. It is sent again once if the connection turns out to be closed; not if it was
-        not answered in time: then it may well be done, and messages would be there twice."""
+        not answered in time. What does not bear repetition (`repeats`) is sent again only if it did
+        not get out as a whole: then nobody can have done it."""
         headers = self.headers(token)
         data = None
         if body is not None:
@@ -107,22 +115,31 @@ class Client:
             headers["content-type"] = "application/json"
         for again in (True, False):
             connection, fresh = self._connected(timeout or self._timeout)
+            sent = False
             try:
                 connection.request(method, path, data, headers)
+                sent = True
                 response = connection.getresponse()
-                return answer(response.status, response.read())
-            except (http.client.HTTPException, OSError) as error:
-                connection.close()
-                self._own.connection = (None, None)
+                status, told = response.status, response.read()
+            except BaseException as error:
+                self._disconnect()  # its answer may still come, and is for nobody
+                if not isinstance(error, (http.client.HTTPException, OSError)):
+                    raise
+                if sent and not repeats:
+                    raise unknown(error) from error
                 if fresh or not again or isinstance(error, TimeoutError):
                     raise
+                continue
+            return answer(status, told)
         raise AssertionError("unreachable")
 
     def produce(self, topic, messages):
-        """Appends messages: dicts with key, payload (text or bytes), headers, partition."""
+        """Appends messages: dicts with key, payload (text or bytes), headers, partition. A
+        ConnectionError or TimeoutError says so if they may be stored and may be not: they are not
+        sent again by themselves, or they would be there twice."""
         body = {"messages": [outgoing(message) for message in messages]}
         path = f"/v1/topics/{quote(topic)}/messages"
-        return fits(self.request("POST", path, body), placed=list)["placed"]
+        return fits(self.request("POST", path, body, repeats=False), placed=list)["placed"]
 
     def fetch(self, topic, partition, start, limit=100, wait_ms=0, group=None):
         """Messages of a partition from an offset on, as the service tells them. With a group, only
@@ -141,6 +158,23 @@ class Client:
 
 def quote(name):
     return urllib.parse.quote(str(name), safe="")
+
+
+def is_idle(sock):
+    """Whether it is open as far as one can see: closed, or with something unasked to say, it can be
+    read."""
+    if sock is None:
+        return False
+    with selectors.DefaultSelector() as readable:
+        readable.register(sock, selectors.EVENT_READ)
+        return not readable.select(0)
+
+
+def unknown(error):
+    """It was sent, and what became of it nobody has told."""
+    kind = TimeoutError if isinstance(error, TimeoutError) else ConnectionError
+    return kind(f"whether the messages are stored is not known ({str(error) or repr(error)}); look "
+                "at the ends of the partitions, or send them again if they may be there twice")
 
 
 def answer(status, data):
