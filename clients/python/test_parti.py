@@ -42,8 +42,8 @@ class Clock:
 
 
 class Commits(unittest.TestCase):
-    def consumer(self, clock, call):
-        consumer = parti.Consumer("http://127.0.0.1:1", "g", "t", on_event=self.told.append_event)
+    def consumer(self, clock, call, url="http://127.0.0.1:1"):
+        consumer = parti.Consumer(url, "g", "t", on_event=self.told.append_event)
         consumer._changed, consumer._call = clock, call
         consumer._session, consumer._lease = {"ttl_ms": 6000, "path": ""}, (clock.now, 1e9)
         held = parti.consumer.Held("0", 1, 0)
@@ -103,6 +103,18 @@ class Commits(unittest.TestCase):
             self.assertEqual(list(consumer), [])
         self.assertEqual([event for event, _ in self.told], ["trouble"] * len(foreign))
         self.assertEqual(consumer._held["0"].committed, 4)
+
+    def test_a_wrong_name_is_final_only_where_there_is_no_other_instance(self):
+        wrong = parti.PartiError(421, "wrong_host", "this service does not go by that name", "")
+        for urls, final in (("http://a", True), ("http://a,http://b", False)):
+            answers = [wrong, {"results": [{"partition": "0", "result": "ok"}]}]
+            with mock.patch.object(parti.consumer, "time", Clock(ends=60)) as clock:
+                consumer = self.consumer(clock, mock.Mock(side_effect=answers), urls)
+                if final:
+                    self.assertRaises(parti.PartiError, list, consumer)
+                else:
+                    self.assertEqual(list(consumer), [])
+            self.assertEqual(consumer._held["0"].committed, None if final else 4)
 
     def test_mended_it_commits_as_often_as_before(self):
         clock, asked = Clock(ends=60), []
@@ -223,6 +235,22 @@ class Threads(unittest.TestCase):
         self.assertEqual([doing for doing, _ in self.told], ["fetch"] * (1 + len(foreign)))
         expected = parti.Message("0", 0, 1, None, b"\xff", [("a", "b")], 1)
         self.assertEqual(list(self.consumer._messages), [expected])
+
+    def test_what_a_stream_that_is_left_was_refused_is_not_final(self):
+        def refused(*_, **__):
+            asked.append(self.consumer._stream)
+            self.consumer._stream = "the next one"
+            raise parti.PartiError(404, "not_found", "no such topic", "")
+
+        asked, held = [], parti.consumer.Held("0", 1, 0)
+        held.over = mock.Mock(is_set=lambda: len(asked) == 2 or self.consumer._final)
+        self.consumer._stream = "the first one"
+        with mock.patch.object(self.consumer.client, "request", refused):
+            self.consumer._fetch(held)
+            self.assertIsNone(self.consumer._final)
+            asked.clear()
+            self.consumer._fetch(held)
+        self.assertEqual(self.consumer._final.code, "not_found")
 
     def test_heartbeats_go_on(self):
         def answered(*_, **__):

@@ -20,18 +20,13 @@ class PartiError(Exception):
         """Whether the same may do later: the service has too much to do, or trouble of its own, or
         what the session was to do is to be done in another one."""
         if self.status == 421:
-            return self.code == "not_here"  # a name that the service does not go by stays one
+            return self.code == "not_here"  # an instance goes by its names, and by no other
         return self.status in (408, 410, 429) or self.status >= 500
 
 
 # What is no JSON (ValueError) was cut off, or is somebody else's answer.
 FAILURES = (PartiError, OSError, http.client.HTTPException, ValueError)
 FINAL = (400, 401, 403, 404, 409, 421)  # what is answered so is answered so again
-
-
-def passes(error):
-    """Whether it may do later, or elsewhere."""
-    return not isinstance(error, PartiError) or error.passes
 
 
 def instance(url):
@@ -67,6 +62,12 @@ class Client:
     def __len__(self):
         """How many instances are known."""
         return len(self._instances)
+
+    def passes(self, error):
+        """Whether the same may do later, or elsewhere: another instance may go by its name."""
+        if not isinstance(error, PartiError):
+            return True
+        return error.passes or (error.status == 421 and len(self) > 1)
 
     def connect(self, timeout=None):
         return self._instances[self._at](timeout or self._timeout)

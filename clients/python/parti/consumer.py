@@ -5,7 +5,7 @@ import json
 import threading
 import time
 
-from .client import FAILURES, FINAL, Client, PartiError, answer, content, fits, passes, quote
+from .client import FAILURES, FINAL, Client, PartiError, answer, content, fits, quote
 
 Message = collections.namedtuple(
     "Message", ["partition", "offset", "epoch", "key", "payload", "headers", "timestamp_ms"]
@@ -80,7 +80,7 @@ class Consumer:
                 self._register()
                 break
             except PartiError as error:
-                if not error.passes:
+                if not self.client.passes(error):
                     raise
                 self._again(error)
                 break
@@ -117,7 +117,7 @@ class Consumer:
             session = fits(self.client.request("POST", path, body),
                            session=str, token=str, worker=str, ttl_ms=int)
         except FAILURES as error:
-            if passes(error):
+            if self.client.passes(error):
                 self.client.move_on(at)
             raise
         session["path"] = f"{path}/{quote(session['session'])}"
@@ -182,8 +182,10 @@ class Consumer:
                     self._tell(session, "end", end)
                     return
                 self._fails(session, "listen", error)
-                if getattr(error, "code", None) == "wrong_host" and len(self.client) == 1:
-                    self._final = error
+                if getattr(error, "status", None) == 421 and not self.client.passes(error):
+                    with self._changed:
+                        if session is self._session:
+                            self._final = error
                 # Wherever the stream is, the session is.
                 self.client.move_on(at)
             time.sleep(min(patience / 10, 0.2))
@@ -421,7 +423,7 @@ class Consumer:
             try:
                 return self._register()
             except FAILURES as error:
-                if not passes(error):
+                if not self.client.passes(error):
                     raise
                 trouble = error
 
@@ -440,8 +442,11 @@ class Consumer:
                 messages = [message(held, one) for one in found["messages"]]
             except Exception as error:
                 if not held.over.is_set():
-                    if getattr(error, "status", None) in FINAL and not passes(error):
-                        self._final = error
+                    if getattr(error, "status", None) in FINAL and not self.client.passes(error):
+                        with self._changed:
+                            # Elsewhere it may do: the stream tells where that is.
+                            if stream is self._stream:
+                                self._final = error
                     self._fails(self._session, "fetch", error, partition=held.partition)
                 held.over.wait(0.5)
                 continue
@@ -480,7 +485,7 @@ class Consumer:
             if len(results) != len(commits):
                 raise ValueError(f"{len(commits)} commits have {len(results)} results")
         except FAILURES as error:
-            if not passes(error) and error.status != 401:
+            if not self.client.passes(error) and error.status != 401:
                 raise
             # The stream tells the end; or again with the next ones: a commit bears repetition.
             self._pause = min(max(self._pause * 2, self.commit_every, 0.1), self.LONGEST_PAUSE)
