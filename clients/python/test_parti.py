@@ -2,6 +2,7 @@
 
 import io
 import socket
+import threading
 import unittest
 from unittest import mock
 
@@ -41,11 +42,13 @@ class Clock:
         pass
 
 
-class Commits(unittest.TestCase):
+class Handled(unittest.TestCase):
+    """A consumer that has handled something, and calls what a test gives it."""
+
     def consumer(self, clock, call, url="http://127.0.0.1:1"):
-        consumer = parti.Consumer(url, "g", "t", on_event=self.told.append_event)
+        consumer = parti.Consumer(url, "g", "t", on_event=lambda *told: self.told.append(told))
         consumer._changed, consumer._call = clock, call
-        consumer._session, consumer._lease = {"ttl_ms": 6000, "path": ""}, (clock.now, 1e9)
+        consumer._session, consumer._lease = {"ttl_ms": 6000, "path": ""}, (1000.0, 1e9)
         held = parti.consumer.Held("0", 1, 0)
         held.done = 4
         consumer._held = {"0": held}
@@ -53,12 +56,10 @@ class Commits(unittest.TestCase):
         return consumer
 
     def setUp(self):
-        class Told(list):
-            def append_event(self, event, data):
-                self.append((event, data))
+        self.told = []
 
-        self.told = Told()
 
+class Commits(Handled):
     def test_what_is_refused_at_once_is_asked_again_with_growing_pauses(self):
         clock, asked = Clock(ends=60), []
 
@@ -130,6 +131,73 @@ class Commits(unittest.TestCase):
             consumer = self.consumer(clock, call)
             self.assertEqual(list(consumer), [])
         self.assertGreater(len(asked), 50)
+
+
+class Leaving(Handled):
+    """The end: what is handled is committed before anything is given up."""
+
+    def leave(self, *answers, urls="http://a"):
+        """What is asked while it leaves, and is answered so."""
+        asked, answers = [], list(answers)
+
+        def call(method, what, body=None, **_):
+            asked.append((consumer.client.at, what or method))
+            answer = answers.pop(0)
+            if isinstance(answer, Exception):
+                raise answer
+            return answer
+
+        with mock.patch.object(parti.consumer, "time", Clock(ends=60)) as clock:
+            consumer = self.consumer(clock, call, urls)
+            consumer.close()
+            self.assertLess(clock.now, 1003, "a person may wait for it")
+        return asked
+
+    OK = {"results": [{"partition": "0", "result": "ok"}]}
+    AWAY = parti.PartiError(503, "unavailable", "away", "wait")
+
+    def test_a_commit_that_fails_at_the_end_is_sent_again(self):
+        asked = self.leave(self.AWAY, OSError("cut off"), [], self.OK, {})
+        self.assertEqual(asked, [(0, "/commits")] * 4 + [(0, "DELETE")])
+        self.assertEqual([(event, data["doing"]) for event, data in self.told],
+                         [("trouble", "commit")] * 3)
+
+    def test_where_it_fails_all_the_time_the_rest_is_still_given_up(self):
+        asked = self.leave(*[self.AWAY] * 5, {})
+        self.assertEqual(asked, [(0, "/commits")] * 5 + [(0, "DELETE")])
+
+    def test_it_is_committed_where_the_session_is(self):
+        elsewhere = parti.PartiError(421, "not_here", "not here", "")
+        asked = self.leave(elsewhere, self.OK, {}, urls="http://a,http://b")
+        self.assertEqual(asked, [(0, "/commits"), (1, "/commits"), (1, "DELETE")])
+
+    def test_a_session_that_is_over_takes_nothing_more(self):
+        over = parti.PartiError(410, "session_gone", "this session is over", "")
+        self.assertEqual(self.leave(over, over), [(0, "/commits"), (0, "DELETE")])
+        self.assertEqual([data["doing"] for _, data in self.told], ["commit"])
+
+    def test_heartbeats_go_on_meanwhile(self):
+        beaten = threading.Semaphore(0)
+
+        def call(_, what, body=None, **__):
+            if what == "/heartbeat":
+                beaten.release()
+                return {"lease_ms": 6000}
+            if what == "/commits":
+                while beaten.acquire(blocking=False):
+                    pass
+                for _ in range(5):
+                    self.assertTrue(beaten.acquire(timeout=60))
+            return self.OK
+
+        consumer = self.consumer(Clock(ends=0), call)
+        consumer._changed = threading.Condition()
+        consumer._session["ttl_ms"] = 60
+        beating = threading.Thread(target=consumer._beat, args=(consumer._session,))
+        beating.start()
+        self.addCleanup(beating.join)
+        self.addCleanup(setattr, consumer, "_session", None)
+        consumer.close()
 
 
 class Sessions(unittest.TestCase):
@@ -256,7 +324,7 @@ class Threads(unittest.TestCase):
         def answered(*_, **__):
             if answers:
                 return answers.pop(0)
-            self.consumer._closed = True
+            self.consumer._session = None
             raise AttributeError("odd")
 
         answers, clock = [[], {}, {"lease_ms": None}, {"lease_ms": 4000}], Clock(ends=60)
@@ -268,7 +336,7 @@ class Threads(unittest.TestCase):
 
     def test_listening_goes_on(self):
         def connected(timeout):
-            if len(self.told) == 2:
+            if len(self.told) == 3:
                 self.consumer._closed = True
             raise AttributeError("odd")
 

@@ -46,6 +46,7 @@ class Consumer:
     BUFFERED = 1000
     LONGEST_PAUSE = 5.0  # between two commits while they fail, in seconds
     RELEASE_AGAIN = 0.3  # after one that failed, in seconds
+    LEAVING = 2.0  # so long a commit is tried again at the end, in seconds
 
     def __init__(self, url, group, topic, name="python", token=None, metadata=None,
                  commit_every=0.5, on_event=None):
@@ -100,13 +101,43 @@ class Consumer:
         if self._session is None:
             return
         try:
-            self._may_commit_at = self._may_release_at = 0.0
-            self._commit()
-            self._release()
-            self._call("DELETE", "")
-        except FAILURES:
-            pass  # it falls silent then, which comes to the same after the TTL
-        self._drop_all()
+            self._leave()
+        finally:
+            self._drop_all()
+            self._session = None  # heartbeats went on until now
+
+    def _leave(self):
+        """What is not committed others handle again: so what may do later is tried again for a
+        while. If it does not do, the session falls silent, and is over after its TTL."""
+        until = time.monotonic() + self.LEAVING
+        self._take_results(self._insist("commit", self._send_commits, until) or ())
+        for held in list(self._releases.values()):
+            result = self._insist("release", lambda: self._send_release(held), until)
+            if result is not None:
+                self._is_released(held, result)
+        self._insist("leave", lambda: self._call("DELETE", ""), until)
+        self._tell_trouble()
+
+    def _insist(self, doing, work, until):
+        wait = 0.1
+        while True:
+            at = self.client.at
+            try:
+                return work()
+            except FAILURES as error:
+                failed = error
+            status = getattr(failed, "status", None)
+            if (doing, status) == ("leave", 410):
+                return None  # there is nothing to leave any more
+            self._fails(self._session, doing, failed)
+            self._tell_trouble()
+            over = status == 410 or not self.client.passes(failed)
+            if over or time.monotonic() + wait >= until:
+                return None
+            if status == 421:
+                self.client.move_on(at)  # the session may be there
+            time.sleep(wait)
+            wait *= 2
 
     def _register(self):
         body = {"consumer": self.name, "metadata": self.metadata, "liveness": "heartbeat",
@@ -153,7 +184,7 @@ class Consumer:
         """Says that this process is there, three times in a TTL. Also if it has just said something
         else: its connection stays open that way, and has its place when the house is full."""
         third = session["ttl_ms"] / 3000
-        while not self._closed and session is self._session:
+        while session is self._session:
             began, wait = time.monotonic(), third
             try:
                 heard = fits(self._call("POST", "/heartbeat", session=session), lease_ms=int)
@@ -181,7 +212,8 @@ class Consumer:
                            "code": error.code}
                     self._tell(session, "end", end)
                     return
-                self._fails(session, "listen", error)
+                if not self._closed:
+                    self._fails(session, "listen", error)
                 if getattr(error, "status", None) == 421 and not self.client.passes(error):
                     with self._changed:
                         if session is self._session:
@@ -259,7 +291,7 @@ class Consumer:
     def _fails(self, session, doing, error, **where):
         """Has trouble told by the loop, once for each turn of it."""
         with self._changed:
-            if session is self._session and not self._closed:
+            if session is self._session:
                 plain = isinstance(error, (str, *FAILURES))
                 why = (plain and str(error)) or repr(error)
                 told = {"doing": doing, **where, "why": why}
@@ -304,11 +336,14 @@ class Consumer:
                 self._changed.wait(wait)
         return None
 
-    def _take_events(self):
+    def _tell_trouble(self):
         with self._changed:
             trouble, self._trouble = self._trouble, {}
         for told in trouble.values():
             self._on_event("trouble", told)
+
+    def _take_events(self):
+        self._tell_trouble()
         while True:
             with self._changed:
                 if not self._events:
@@ -373,17 +408,23 @@ class Consumer:
         for held in list(self._releases.values()):
             if time.monotonic() < self._may_release_at:
                 return
-            body = {"partition": held.partition, "epoch": held.epoch}
-            if held.done is not None:
-                body["offset"] = held.done
             try:
-                result = fits(self._call("POST", "/released", body), result=str)
+                result = self._send_release(held)
             except FAILURES as error:
                 self._may_release_at = time.monotonic() + self.RELEASE_AGAIN
                 self._fails(self._session, "release", error, partition=held.partition)
                 continue
-            del self._releases[held.partition]
-            self._on_event("released", {"partition": held.partition, **result})
+            self._is_released(held, result)
+
+    def _send_release(self, held):
+        body = {"partition": held.partition, "epoch": held.epoch}
+        if held.done is not None:
+            body["offset"] = held.done
+        return fits(self._call("POST", "/released", body), result=str)
+
+    def _is_released(self, held, result):
+        del self._releases[held.partition]
+        self._on_event("released", {"partition": held.partition, **result})
 
     def _drop(self, partition):
         held = self._held.pop(partition, None)
@@ -447,7 +488,8 @@ class Consumer:
                             # Elsewhere it may do: the stream tells where that is.
                             if stream is self._stream:
                                 self._final = error
-                    self._fails(self._session, "fetch", error, partition=held.partition)
+                    if not self._closed:
+                        self._fails(self._session, "fetch", error, partition=held.partition)
                 held.over.wait(0.5)
                 continue
             if stream is not self._stream:
@@ -469,21 +511,13 @@ class Consumer:
             self._commit()
 
     def _commit(self):
-        """Commits what is done; what turns out to be somebody else's is dropped. While that fails,
-        with growing pauses: whoever refuses at once would be asked thousands of times a second."""
+        """Commits what is done. While that fails, with growing pauses: whoever refuses at once would
+        be asked thousands of times a second."""
         if time.monotonic() < self._may_commit_at:
             return
         self._committed_at = time.monotonic()
-        dirty = [h for h in self._held.values()
-                 if h.done is not None and h.done not in (h.committed, h.refused)]
-        if not dirty:
-            return
-        commits = [{"partition": h.partition, "epoch": h.epoch, "offset": h.done} for h in dirty]
         try:
-            told = fits(self._call("POST", "/commits", {"commits": commits}), results=list)
-            results = [fits(one, result=str) for one in told["results"]]
-            if len(results) != len(commits):
-                raise ValueError(f"{len(commits)} commits have {len(results)} results")
+            results = self._send_commits()
         except FAILURES as error:
             if not self.client.passes(error) and error.status != 401:
                 raise
@@ -492,14 +526,31 @@ class Consumer:
             self._may_commit_at = time.monotonic() + self._pause
             return self._fails(self._session, "commit", error)
         self._pause = 0.0
-        for held, commit, result in zip(dirty, commits, results):
+        self._take_results(results)
+
+    def _send_commits(self):
+        """Sends what is done and not committed: each with its offset, and what became of it."""
+        dirty = [h for h in self._held.values()
+                 if h.done is not None and h.done not in (h.committed, h.refused)]
+        if not dirty:
+            return []
+        commits = [{"partition": h.partition, "epoch": h.epoch, "offset": h.done} for h in dirty]
+        told = fits(self._call("POST", "/commits", {"commits": commits}), results=list)
+        results = [fits(one, result=str) for one in told["results"]]
+        if len(results) != len(commits):
+            raise ValueError(f"{len(commits)} commits have {len(results)} results")
+        return list(zip(dirty, (commit["offset"] for commit in commits), results))
+
+    def _take_results(self, results):
+        """What turns out to be somebody else's is dropped."""
+        for held, offset, result in results:
             if result["result"] == "ok":
-                held.committed = commit["offset"]
+                held.committed = offset
             elif result["result"] == "fenced":
                 self._drop(held.partition)
                 self._on_event("lost", {"partition": held.partition, "why": result.get("why")})
             else:
                 # Not asked again until more is done: the answer would be the same.
-                held.refused = commit["offset"]
+                held.refused = offset
                 self._fails(self._session, "commit", result.get("why") or "refused",
                             partition=held.partition)
