@@ -20,12 +20,42 @@
 
 /** The service did not do it. */
 export class PartiError extends Error {
-  constructor(status, { code = "unknown", message, remedy = "" } = {}) {
-    message ??= `the service answered ${status}`;
+  constructor(status, said) {
+    // A gateway's page says only its status.
+    const word = (name, other) => (typeof said?.[name] === "string" ? said[name] : other);
+    const message = word("message", `the service answered ${status}`);
+    const remedy = word("remedy", "");
     super(remedy ? `${message}; ${remedy}` : message);
-    Object.assign(this, { status, code, remedy });
+    Object.assign(this, { status, code: word("code", "unknown"), remedy });
   }
 }
+
+const kinds = {
+  text: (one) => typeof one === "string",
+  number: Number.isSafeInteger,
+  list: Array.isArray,
+};
+
+/** What was told, if it has these fields, each of its kind: anything else is somebody else's answer,
+ * and a failure like others. */
+function fits(told, fields) {
+  for (const [name, kind] of Object.entries(fields)) {
+    if (kinds[kind](told?.[name])) continue;
+    const is = String(JSON.stringify(told?.[name])).slice(0, 100);
+    throw new Error(`no answer of the service: ${name} is ${is}`);
+  }
+  return told;
+}
+
+/** What has to be in an event. */
+const grant = { partition: "text", epoch: "number" };
+const known = {
+  session: { held: "list" },
+  assigned: { ...grant, next_offset: "number" },
+  revoke: grant,
+  lost: grant,
+  end: { why: "text" },
+};
 
 /** Whether it may do later, or elsewhere. */
 const passes = (error) => !(error instanceof PartiError) ||
@@ -76,6 +106,7 @@ async function answered(url, method, token, body, signal) {
   const response = await fetch(url, { method, headers, body: text, signal });
   const answer = await response.json().catch(() => null);
   if (!response.ok) throw new PartiError(response.status, answer?.error);
+  if (answer === null) throw new Error(`the service answered ${response.status}, and no JSON`);
   return answer;
 }
 
@@ -92,7 +123,8 @@ async function* events(response, heard) {
       text = text.slice(end + 2);
       const field = (name) => lines.find((line) => line.startsWith(name))?.slice(name.length);
       const event = field("event: ");
-      if (event) yield [event, JSON.parse(field("data: "))];
+      if (!Object.hasOwn(known, event ?? "")) continue;
+      yield [event, fits(JSON.parse(field("data: ")), known[event])];
     }
   }
 }
@@ -158,6 +190,8 @@ class Partition {
         const asked = `${this.session.service.url}${path}?from=${this.next}&limit=100` +
           `&wait_ms=5000&group=${encodeURIComponent(options.group)}`;
         const found = await request(asked, "GET", options.token, undefined, this.over.signal);
+        fits(found, { messages: "list", next: "number" });
+        for (const one of found.messages) fits(one, { offset: "number", headers: "list" });
         if (stream !== this.session.stream) continue;
         doing = "handle";
         for (const message of found.messages) {
@@ -243,7 +277,7 @@ class Session {
     if (this.beating || began < this.nextBeat) return;
     this.beating = true;
     try {
-      const heard = await this.call("POST", "/heartbeat");
+      const heard = fits(await this.call("POST", "/heartbeat"), { lease_ms: "number" });
       this.leaseUntil = began + heard.lease_ms;
       this.nextBeat = began + this.ttl / 3;
     } catch (error) {
@@ -258,7 +292,9 @@ class Session {
     const { url } = this.service;
     const sessions = `/v1/groups/${encodeURIComponent(group)}/sessions`;
     const about = { consumer: name, metadata, liveness: "heartbeat", topic };
-    const opened = await request(url + sessions, "POST", token, about).catch((error) => {
+    const fields = { session: "text", token: "text", worker: "text", ttl_ms: "number" };
+    const opening = request(url + sessions, "POST", token, about);
+    const opened = await opening.then((told) => fits(told, fields)).catch((error) => {
       if (passes(error)) this.service.moveOn(url);
       throw error;
     });
@@ -305,19 +341,21 @@ class Session {
         const opening = { headers, signal: limit.signal };
         const response = await fetch(`${url}${this.path}/events`, opening);
         if ([401, 404, 410].includes(response.status)) {
-          const { error } = await response.json().catch(() => ({}));
-          const again = error?.code !== "dismissed";
-          return this.end({ why: error?.message, again, code: error?.code });
+          const answer = await response.json().catch(() => null);
+          const { message: why, code } = new PartiError(response.status, answer?.error);
+          return this.end({ why, again: code !== "dismissed", code });
         }
         if (!response.ok) {
           const answer = await response.json().catch(() => null);
           throw new PartiError(response.status, answer?.error);
         }
-        this.stream = response;
         for await (const [event, data] of events(response, () => limit.again())) {
+          // Whatever does not begin so is no stream of the service.
+          if (event === "session") this.stream = response;
           if (event === "end") return this.end(data);
           await this.take(event, data);
         }
+        if (!this.stream) throw new Error("the stream ended before it began");
       } catch (error) {
         if (signal?.aborted) return;
         if (this.failed) throw this.failed;
@@ -345,9 +383,9 @@ class Session {
     const same = mine?.epoch === data.epoch;
     if (event === "session") {
       this.checkTopic(data);
-      const known = new Set(data.held.map((one) => `${one.partition} ${one.epoch}`));
+      const listed = new Set(data.held.map((one) => `${one.partition} ${one.epoch}`));
       for (const one of this.held.values()) {
-        if (!known.has(`${one.partition} ${one.epoch}`)) this.drop(one);
+        if (!listed.has(`${one.partition} ${one.epoch}`)) this.drop(one);
       }
     } else if (event === "assigned" && !same) {
       if (mine) this.drop(mine);
@@ -383,7 +421,7 @@ class Session {
     if (one.done !== null) body.offset = one.done;
     while (!this.over && this.held.get(partition) === one) {
       try {
-        const result = await this.call("POST", "/released", body);
+        const result = fits(await this.call("POST", "/released", body), { result: "text" });
         this.drop(one);
         return this.tell("released", { partition, ...result });
       } catch (error) {
@@ -408,7 +446,11 @@ class Session {
     );
     if (!dirty.length) return;
     const commits = dirty.map(({ partition, epoch, done }) => ({ partition, epoch, offset: done }));
-    const { results } = await this.call("POST", "/commits", { commits });
+    const { results } = fits(await this.call("POST", "/commits", { commits }), { results: "list" });
+    for (const one of results) fits(one, { result: "text" });
+    if (results.length !== commits.length) {
+      throw new Error(`${commits.length} commits have ${results.length} results`);
+    }
     results.forEach(({ result, why }, at) => {
       const { offset, partition } = commits[at];
       if (result === "ok") dirty[at].committed = offset;

@@ -8,6 +8,26 @@ import { consume } from "./parti.mjs";
 /** What does not come within this time never will. */
 const patience = { timeout: 60_000 };
 
+/** What is answered unless a test says otherwise, by the end of a path. */
+const usual = {
+  sessions: { session: "s", token: "t", worker: "w", topic: "t", ttl_ms: 6000 },
+  heartbeat: { lease_ms: 6000 },
+  messages: (query) => {
+    const from = Number(query.get("from"));
+    const message = { offset: 0, headers: [], timestamp_ms: 0 };
+    return { messages: from === 0 ? [message] : [], next: 1 };
+  },
+  commits: { results: [{ partition: "0", result: "ok" }] },
+  s: {},
+};
+
+/** An answer with a status of its own. */
+class Refused {
+  constructor(status, body) {
+    Object.assign(this, { status, body });
+  }
+}
+
 /** A service with one partition and one message. `answers` has what a request is answered, by the
  * end of its path: an object, or a function that makes one, or null (503). Resolves to what the
  * client told, once it has told of `last`, or `handler` has called for a stop. */
@@ -16,17 +36,6 @@ async function serve(context, answers, last, handler = () => {}) {
   const stop = new AbortController();
   let stream;
   const tell = (event, data) => stream.write(`event: ${event}\ndata: ${JSON.stringify(data)}\n\n`);
-  const usual = {
-    sessions: { session: "s", token: "t", worker: "w", topic: "t", ttl_ms: 6000 },
-    heartbeat: { lease_ms: 6000 },
-    messages: (query) => {
-      const from = Number(query.get("from"));
-      const message = { offset: 0, headers: [], timestamp_ms: 0 };
-      return { messages: from === 0 ? [message] : [], next: 1 };
-    },
-    commits: { results: [{ partition: "0", result: "ok" }] },
-    s: {},
-  };
   const server = createServer(async (request, response) => {
     const { pathname, searchParams } = new URL(request.url, "http://x");
     const what = pathname.split("/").at(-1);
@@ -39,8 +48,9 @@ async function serve(context, answers, last, handler = () => {}) {
     }
     const answer = { ...usual, ...answers }[what];
     const body = await (typeof answer === "function" ? answer(searchParams, tell) : answer);
-    response.writeHead(body === null ? 503 : 200, { "content-type": "application/json" });
-    response.end(JSON.stringify(body));
+    const { status, body: text } = body instanceof Refused ? body : { status: 200, body };
+    response.writeHead(text === null ? 503 : status, { "content-type": "application/json" });
+    response.end(JSON.stringify(text));
   });
   await new Promise((listening) => server.listen(0, "127.0.0.1", listening));
   const url = `http://127.0.0.1:${server.address().port}`;
@@ -144,4 +154,43 @@ test("who is told to stop stays alive until what is under way is committed", pat
   );
   assert.deepEqual(asked.slice(0, 9), Array(9).fill("heartbeat"));
   assert.deepEqual(asked.slice(9).filter((what) => what !== "heartbeat"), ["commit", "leave"]);
+});
+
+test("somebody else's answer is a failure like others", patience, async (context) => {
+  const message = { offset: 0, headers: [], timestamp_ms: 0 };
+  const foreign = {
+    sessions: [[], { ...usual.sessions, ttl_ms: null }],
+    heartbeat: [{}, { lease_ms: "6000" }, new Refused(502, { error: null })],
+    messages: [{}, { messages: {}, next: 1 }, { messages: [{ ...message, offset: null }], next: 1 }],
+    commits: [{}, { results: [] }, new Refused(502, { error: "Bad Gateway" })],
+  };
+  const answers = Object.entries(foreign).map(([what, bodies]) => {
+    const left = [...bodies];
+    const good = usual[what];
+    const answer = (query) => {
+      if (left.length) return left.shift();
+      return typeof good === "function" ? good(query) : good;
+    };
+    return [what, answer];
+  });
+  const troubles = [];
+  let handled = 0;
+  await serve(
+    context,
+    Object.fromEntries(answers),
+    (event, data) => {
+      if (event === "trouble") troubles.push(data);
+      return troubles.filter((one) => one.doing === "commit").length === 3;
+    },
+    () => (handled += 1),
+  );
+  assert.equal(handled, 1);
+  assert.deepEqual(troubles.map((one) => one.doing).sort(), [
+    ...Array(3).fill("commit"),
+    ...Array(3).fill("fetch"),
+    ...Array(3).fill("heartbeat"),
+    ...Array(2).fill("register"),
+  ]);
+  const gateways = troubles.filter(({ why }) => why.includes("the service answered 502"));
+  assert.deepEqual(gateways.map((one) => one.doing), ["heartbeat", "commit"]);
 });
