@@ -124,7 +124,9 @@ async function* events(response, heard) {
       const field = (name) => lines.find((line) => line.startsWith(name))?.slice(name.length);
       const event = field("event: ");
       if (!Object.hasOwn(known, event ?? "")) continue;
-      yield [event, fits(JSON.parse(field("data: ")), known[event])];
+      const data = fits(JSON.parse(field("data: ")), known[event]);
+      data.held?.forEach((one) => fits(one, grant));
+      yield [event, data];
     }
   }
 }
@@ -166,8 +168,8 @@ class Partition {
     Object.assign(this, { session, partition, epoch, next: next_offset });
     Object.assign(this, { done: null, committed: null, refused: null });
     // Epochs count owners: nobody else had it meanwhile. So it goes on after what is handled.
-    const alone = left && epoch === left.epoch + 1 && left.done !== null;
-    if (alone && left.done >= next_offset) {
+    const alone = left && [0, 1].includes(epoch - left.epoch);
+    if (alone && left.done !== null && left.done >= next_offset) {
       Object.assign(this, { done: left.done, next: left.done + 1 });
     }
     this.over = new AbortController();
@@ -228,6 +230,7 @@ class Session {
     this.tell = options.onEvent ?? (() => {});
     this.held = new Map();
     this.left = new Map();
+    this.epochs = new Map(); // the highest of each partition
     this.leaseUntil = 0;
     this.nextBeat = 0;
     this.stream = null; // the one that is open: its instance has this session
@@ -351,6 +354,7 @@ class Session {
         }
         for await (const [event, data] of events(response, () => limit.again())) {
           // Whatever does not begin so is no stream of the service.
+          this.checkEpochs(event, data);
           if (event === "session") this.stream = response;
           if (event === "end") return this.end(data);
           await this.take(event, data);
@@ -369,6 +373,20 @@ class Session {
         limit.end();
       }
       await pause(Math.min(this.ttl / 10, 200));
+    }
+  }
+
+  /** An instance that the session has left, and that has not noticed yet, tells what was ours
+   * before: it is not believed. */
+  checkEpochs(event, data) {
+    const told = { session: data.held, assigned: [data] }[event] ?? [];
+    for (const { partition, epoch } of told) {
+      const had = this.epochs.get(partition) ?? epoch;
+      if (epoch < had) {
+        throw new Error(`partition ${partition} is told under epoch ${epoch}, after ${had}: ` +
+          "the session went on elsewhere since");
+      }
+      this.epochs.set(partition, epoch);
     }
   }
 

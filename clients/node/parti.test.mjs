@@ -28,43 +28,62 @@ class Refused {
   }
 }
 
-/** A service with one partition and one message. `answers` has what a request is answered, by the
- * end of its path: an object, or a function that makes one, or null (503). Resolves to what the
- * client told, once it has told of `last`, or `handler` has called for a stop. */
-async function serve(context, answers, last, handler = () => {}) {
-  const told = [];
-  const stop = new AbortController();
+/** How a stream begins whose session has the partition. */
+const held = (epoch) => [
+  ["session", { held: [{ partition: "0", epoch }], topic: "t" }],
+  ["assigned", { partition: "0", epoch, next_offset: 0 }],
+];
+
+/** An instance. `answers` has what a request is answered, by the end of its path: an object, or a
+ * function that makes one, or null (503). `streams` are told one after the other: a list of events
+ * (or what makes it), after which the stream stays open until `cut`, or null (503). */
+async function instance(context, answers, streams) {
   let stream;
   const tell = (event, data) => stream.write(`event: ${event}\ndata: ${JSON.stringify(data)}\n\n`);
   const server = createServer(async (request, response) => {
     const { pathname, searchParams } = new URL(request.url, "http://x");
     const what = pathname.split("/").at(-1);
     request.resume();
-    if (what === "events") {
+    const events = what === "events" && streams.shift();
+    if (events) {
       stream = response.writeHead(200);
-      tell("session", { held: [], topic: "t" });
-      tell("assigned", { partition: "0", epoch: 1, next_offset: 0 });
+      for (const one of typeof events === "function" ? events() : events) tell(...one);
       return;
     }
-    const answer = { ...usual, ...answers }[what];
+    const answer = what === "events" ? null : { ...usual, ...answers }[what];
     const body = await (typeof answer === "function" ? answer(searchParams, tell) : answer);
     const { status, body: text } = body instanceof Refused ? body : { status: 200, body };
     response.writeHead(text === null ? 503 : status, { "content-type": "application/json" });
     response.end(JSON.stringify(text));
   });
   await new Promise((listening) => server.listen(0, "127.0.0.1", listening));
-  const url = `http://127.0.0.1:${server.address().port}`;
+  context.after(() => {
+    server.closeAllConnections();
+    server.close();
+  });
+  return { url: `http://127.0.0.1:${server.address().port}`, cut: () => stream.end() };
+}
+
+/** Consumes at these instances, with one partition of one message. Resolves to what the client told,
+ * once it has told of `last`, or `handler` has called for a stop. */
+async function consumed(context, instances, last, handler = () => {}) {
+  const told = [];
+  const stop = new AbortController();
+  context.after(() => stop.abort());
+  const url = instances.map((one) => one.url).join(",");
   const onEvent = (event, data) => {
     told.push([event, data]);
     if (last(event, data)) stop.abort();
   };
-  context.after(() => {
-    stop.abort();
-    server.closeAllConnections();
-    server.close();
-  });
-  await consume({ url, group: "g", topic: "t", onEvent }, () => handler(stop), stop.signal);
+  const handle = (message) => handler(stop, message);
+  await consume({ url, group: "g", topic: "t", onEvent }, handle, stop.signal);
   return told;
+}
+
+/** The same with one instance, and one stream. */
+async function serve(context, answers, last, handler) {
+  const one = await instance(context, answers, [held(1)]);
+  return await consumed(context, [one], last, handler);
 }
 
 const revoke = { partition: "0", epoch: 1, deadline_ms: 0 };
@@ -193,4 +212,35 @@ test("somebody else's answer is a failure like others", patience, async (context
   ]);
   const gateways = troubles.filter(({ why }) => why.includes("the service answered 502"));
   assert.deepEqual(gateways.map((one) => one.doing), ["heartbeat", "commit"]);
+});
+
+test("an instance that the session has left is not believed", patience, async (context) => {
+  let end = 3;
+  const waiting = [];
+  const grow = (to) => {
+    end = to;
+    waiting.splice(0).forEach((go) => go());
+  };
+  const messages = async (query) => {
+    const from = Number(query.get("from"));
+    while (from >= end) await new Promise((go) => waiting.push(go));
+    return { messages: [{ offset: from, headers: [], timestamp_ms: 0 }], next: from + 1 };
+  };
+  // Nothing else ends a stream here.
+  const answers = { messages, sessions: { ...usual.sessions, ttl_ms: 600_000 } };
+  const growing = (to, events) => () => {
+    grow(to);
+    return events;
+  };
+  // To the other one and back, where nobody has noticed that it was away.
+  const a = await instance(context, answers, [held(1), null, held(1), null]);
+  const b = await instance(context, answers, [growing(4, held(2)), null, growing(5, held(2))]);
+  const handled = [];
+  await consumed(context, [a, b], () => false, (stop, { offset, epoch }) => {
+    handled.push([offset, epoch]);
+    if (handled.length === 3) a.cut();
+    if (handled.length === 4) b.cut();
+    if (handled.length === 5) stop.abort();
+  });
+  assert.deepEqual(handled, [[0, 1], [1, 1], [2, 1], [3, 2], [4, 2]]);
 });
