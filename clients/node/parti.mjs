@@ -57,14 +57,6 @@ const known = {
   end: { why: "text" },
 };
 
-/** Whether it may do later, or elsewhere. */
-const passes = (error) => !(error instanceof PartiError) ||
-  [408, 410, 429].includes(error.status) || error.status >= 500 || error.code === "not_here";
-
-/** What is answered so is answered so again. */
-const isFinal = (error) => error instanceof PartiError && !passes(error) &&
-  [400, 401, 403, 404, 409, 421].includes(error.status);
-
 /** A signal for what may take so long, and ends with another signal, too; and how to put it off. */
 function within(ms, signal) {
   const limit = new AbortController();
@@ -158,6 +150,18 @@ class Service {
   moveOn(url) {
     if (this.url === url) this.at = (this.at + 1) % this.urls.length;
   }
+
+  /** Whether the same may do later, or elsewhere: another instance may go by its name. */
+  passes(error) {
+    if (!(error instanceof PartiError)) return true;
+    if (error.status === 421) return error.code === "not_here" || this.urls.length > 1;
+    return [408, 410, 429].includes(error.status) || error.status >= 500;
+  }
+
+  /** Whether what is answered so is answered so again. */
+  isFinal(error) {
+    return !this.passes(error) && [400, 401, 403, 404, 409, 421].includes(error.status);
+  }
 }
 
 const pause = (ms) => new Promise((resume) => setTimeout(resume, ms));
@@ -206,7 +210,9 @@ class Partition {
       } catch (error) {
         if (!this.over.signal.aborted) {
           this.session.fails(doing, error, { partition: this.partition });
-          if (doing === "fetch" && isFinal(error)) return this.session.failWith(error);
+          // Elsewhere it may do: the stream tells where that is.
+          const told = doing === "fetch" && stream === this.session.stream;
+          if (told && this.session.service.isFinal(error)) return this.session.failWith(error);
           // The same message again: what failed is not done.
           if (this.done !== null) this.next = this.done + 1;
           await pause(500);
@@ -298,7 +304,7 @@ class Session {
     const fields = { session: "text", token: "text", worker: "text", ttl_ms: "number" };
     const opening = request(url + sessions, "POST", token, about);
     const opened = await opening.then((told) => fits(told, fields)).catch((error) => {
-      if (passes(error)) this.service.moveOn(url);
+      if (this.service.passes(error)) this.service.moveOn(url);
       throw error;
     });
     this.path = `${sessions}/${encodeURIComponent(opened.session)}`;
@@ -365,7 +371,7 @@ class Session {
         if (this.failed) throw this.failed;
         if (error.code === "dismissed") throw error;
         this.fails("listen", error);
-        if (error.code === "wrong_host" && this.service.urls.length === 1) throw error;
+        if (error.status === 421 && !this.service.passes(error)) throw (this.failed = error);
         // Wherever the stream is, the session is.
         this.service.moveOn(url);
       } finally {
@@ -495,7 +501,7 @@ export async function consume(options, handler, signal) {
     try {
       await new Session(options, service, handler).run(signal);
     } catch (error) {
-      if (isFinal(error) || error.code === "dismissed") throw error;
+      if (service.isFinal(error) || error.code === "dismissed") throw error;
       if (!signal?.aborted) {
         options.onEvent?.("trouble", { doing: "register", why: String(error) });
       }

@@ -44,10 +44,11 @@ async function instance(context, answers, streams) {
     const { pathname, searchParams } = new URL(request.url, "http://x");
     const what = pathname.split("/").at(-1);
     request.resume();
-    const events = what === "events" && streams.shift();
+    const next = what === "events" && streams.shift();
+    const events = typeof next === "function" ? next() : next;
     if (events) {
       stream = response.writeHead(200);
-      for (const one of typeof events === "function" ? events() : events) tell(...one);
+      for (const one of events) tell(...one);
       return;
     }
     const answer = what === "events" ? null : { ...usual, ...answers }[what];
@@ -243,4 +244,32 @@ test("an instance that the session has left is not believed", patience, async (c
     if (handled.length === 5) stop.abort();
   });
   assert.deepEqual(handled, [[0, 1], [1, 1], [2, 1], [3, 2], [4, 2]]);
+});
+
+const wrongHost = new Refused(421, { error: { code: "wrong_host", message: "not that name" } });
+
+test("a wrong name is final only where there is no other instance", patience, async (context) => {
+  const wrong = await instance(context, { sessions: wrongHost }, []);
+  const right = await instance(context, {}, [held(1)]);
+  await assert.rejects(consumed(context, [wrong], () => false), { code: "wrong_host" });
+  const told = await consumed(context, [wrong, right], (event) => event === "assigned");
+  assert.deepEqual(told.map(([event]) => event), ["trouble", "registered", "assigned"]);
+});
+
+test("what a stream that is left was refused is not final", patience, async (context) => {
+  let left;
+  const leaving = new Promise((done) => (left = done));
+  const messages = async () => {
+    a.cut();
+    await leaving;
+    return new Refused(404, { error: { code: "not_found", message: "no such topic" } });
+  };
+  const a = await instance(context, { messages }, [held(1), () => (left(), null)]);
+  const b = await instance(context, {}, [held(2)]);
+  const handled = [];
+  await consumed(context, [a, b], () => false, (stop, { offset, epoch }) => {
+    handled.push([offset, epoch]);
+    stop.abort();
+  });
+  assert.deepEqual(handled, [[0, 2]]);
 });
