@@ -321,19 +321,41 @@ class Session {
       // Who leaves still has what its handlers are at: until that is committed it stays alive, or
       // others would begin the same. A session that has ended needs nothing any more.
       const leaves = signal?.aborted || this.failed;
-      const stop = () => [committing, beating].forEach(clearInterval);
       this.over = !leaves;
-      if (this.over) stop();
+      if (this.over) [committing, beating].forEach(clearInterval);
       try {
         await Promise.all([...this.held.values()].map((one) => one.stop()));
         this.over = true;
-        if (leaves) {
-          await this.commit().catch(() => {});
-          await this.call("DELETE", "").catch(() => {});
-        }
+        clearInterval(committing);
+        if (leaves) await this.leave();
       } finally {
-        stop();
+        clearInterval(committing);
+        clearInterval(beating);
       }
+    }
+  }
+
+  /** What is not committed others handle again: so what may do later is tried again for a while. If
+   * it does not do, the session falls silent, and is over after its TTL. */
+  async leave() {
+    const until = performance.now() + 2000;
+    await this.insist("commit", () => this.commit(), until);
+    await this.insist("leave", () => this.call("DELETE", ""), until);
+  }
+
+  async insist(doing, work, until) {
+    for (let wait = 100; ; wait *= 2) {
+      const { url } = this.service;
+      try {
+        return await work();
+      } catch (error) {
+        if (doing === "leave" && error.status === 410) return; // there is nothing to leave any more
+        this.fails(doing, error);
+        if (error.status === 410 || !this.service.passes(error)) return;
+        if (performance.now() + wait >= until) return;
+        if (error.status === 421) this.service.moveOn(url); // the session may be there
+      }
+      await pause(wait);
     }
   }
 

@@ -273,3 +273,44 @@ test("what a stream that is left was refused is not final", patience, async (con
   });
   assert.deepEqual(handled, [[0, 2]]);
 });
+
+/** What is asked, but for heartbeats, after a stop in the midst of the only message. */
+async function stopped(context, commits, others = []) {
+  const asked = [];
+  const leaving = [];
+  const said = (what, answer) => () => {
+    if (!leaving.length) return usual[what];
+    asked.push(what);
+    return answer();
+  };
+  const answers = { commits: said("commits", () => commits.shift()), s: said("s", () => ({})) };
+  const one = await instance(context, answers, [held(1)]);
+  const told = await consumed(context, [one, ...others], () => false, (stop) => {
+    leaving.push(true);
+    stop.abort();
+  });
+  return [asked, told.filter(([event]) => event === "trouble").map(([, { doing }]) => doing)];
+}
+
+test("a commit that fails at the end is sent again", patience, async (context) => {
+  assert.deepEqual(
+    await stopped(context, [null, {}, usual.commits]),
+    [["commits", "commits", "commits", "s"], ["commit", "commit"]],
+  );
+});
+
+test("a session that is over takes nothing more", patience, async (context) => {
+  const over = new Refused(410, { error: { code: "session_gone", message: "over" } });
+  assert.deepEqual(await stopped(context, [over]), [["commits", "s"], ["commit"]]);
+});
+
+test("it is committed where the session is", patience, async (context) => {
+  const elsewhere = new Refused(421, { error: { code: "not_here", message: "not here" } });
+  const asked = [];
+  const said = (what) => () => (asked.push(what), usual[what]);
+  const other = await instance(context, { commits: said("commits"), s: said("s") }, []);
+  // What is answered 421 `fetch` itself asks once more, on another connection.
+  const [before, troubles] = await stopped(context, [elsewhere, elsewhere], [other]);
+  assert.deepEqual([before.includes("s"), troubles], [false, ["commit"]]);
+  assert.deepEqual(asked, ["commits", "s"]);
+});
