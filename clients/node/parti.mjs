@@ -171,16 +171,22 @@ class Partition {
   constructor(session, { partition, epoch, next_offset }, left) {
     Object.assign(this, { session, partition, epoch, next: next_offset });
     Object.assign(this, { done: null, committed: null, refused: null });
-    // Epochs count owners: nobody else had it meanwhile. So it goes on after what is handled.
-    const alone = left && [0, 1].includes(epoch - left.epoch);
-    if (alone && left.done !== null && left.done >= next_offset) {
-      Object.assign(this, { done: left.done, next: left.done + 1 });
-    }
     this.over = new AbortController();
-    this.ended = this.run();
+    this.ended = this.run(left);
   }
 
-  async run() {
+  /** Goes on after what is handled, if nobody else had it meanwhile: epochs count owners. */
+  async follow(left) {
+    await left.ended;
+    const alone = [0, 1].includes(this.epoch - left.epoch);
+    if (alone && left.done !== null && left.done >= this.next) {
+      Object.assign(this, { done: left.done, next: left.done + 1 });
+    }
+  }
+
+  async run(left) {
+    // What is under way may take long: others do not wait for it.
+    if (left) await this.follow(left);
     const { options } = this.session;
     const path = `/v1/topics/${encodeURIComponent(options.topic)}/partitions/` +
       `${encodeURIComponent(this.partition)}/messages`;
@@ -385,7 +391,7 @@ class Session {
           this.checkEpochs(event, data);
           if (event === "session") this.stream = response;
           if (event === "end") return this.end(data);
-          await this.take(event, data);
+          this.take(event, data);
         }
         if (!this.stream) throw new Error("the stream ended before it began");
       } catch (error) {
@@ -424,7 +430,7 @@ class Session {
     throw new PartiError(410, { code: "dismissed", message: data.why });
   }
 
-  async take(event, data) {
+  take(event, data) {
     const mine = this.held.get(data.partition);
     const same = mine?.epoch === data.epoch;
     if (event === "session") {
@@ -437,7 +443,6 @@ class Session {
       if (mine) this.drop(mine);
       const left = this.left.get(data.partition);
       this.left.delete(data.partition);
-      await left?.ended;
       this.held.set(data.partition, new Partition(this, data, left));
       this.tell(event, data);
     } else if (event === "revoke" && same) {

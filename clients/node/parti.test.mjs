@@ -246,6 +246,34 @@ test("an instance that the session has left is not believed", patience, async (c
   assert.deepEqual(handled, [[0, 1], [1, 1], [2, 1], [3, 2], [4, 2]]);
 });
 
+test("what is under way keeps nobody from hearing what is told", patience, async (context) => {
+  let done;
+  const long = new Promise((end) => (done = end));
+  const handled = [];
+  const another = ["assigned", { partition: "1", epoch: 1, next_offset: 1 }];
+  const a = await instance(context, {}, [held(1), null]);
+  const b = await instance(context, {
+    messages: (query) => {
+      const from = Number(query.get("from"));
+      return { messages: from < 2 ? [{ offset: from, headers: [], timestamp_ms: 0 }] : [], next: 2 };
+    },
+  }, [[...held(2), another]]);
+  const told = (event, { partition }) => {
+    if (event === "assigned" && partition === "1") done();
+  };
+  await consumed(context, [a, b], told, async (stop, { partition, offset, epoch }) => {
+    if (epoch === 1 && partition === "0") {
+      a.cut();
+      await long;
+    }
+    handled.push([partition, offset, epoch]);
+    if (handled.length === 3) stop.abort();
+  });
+  // It is not handled again, and nothing of its partition beside it.
+  const mine = handled.filter(([partition]) => partition === "0");
+  assert.deepEqual(mine, [["0", 0, 1], ["0", 1, 2]]);
+});
+
 const wrongHost = new Refused(421, { error: { code: "wrong_host", message: "not that name" } });
 
 test("a wrong name is final only where there is no other instance", patience, async (context) => {
