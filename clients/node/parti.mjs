@@ -12,7 +12,8 @@
 // is committed. While the service has trouble (5xx), it is tried again later, and told to `onEvent`
 // as "trouble", with what was being done and why it failed. An operator who evicts it for good ends
 // it with an error, and so does what nobody mends while it waits: no such group, another topic than
-// the group's, a url that is none.
+// the group's, a url that is none. On the signal, what is under way is finished and committed, and
+// everything is given to others.
 //
 // A heartbeat goes out three times in a TTL. Answers are the lease, and say how long it lasts:
 // without it, nothing is handled. A handler that keeps the thread for itself keeps heartbeats from
