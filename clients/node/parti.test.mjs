@@ -146,7 +146,7 @@ test("what was let go of in good order is not lost", patience, async (context) =
   );
 });
 
-test("who is told to stop stays alive until what is under way is committed", patience, async (context) => {
+test("who leaves stays alive until what is under way is committed", patience, async (context) => {
   const asked = [];
   let stopped = false;
   let done;

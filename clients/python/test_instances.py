@@ -13,8 +13,8 @@ PATIENCE = 60  # seconds: what does not come by then never will
 
 
 class Instance(http.server.ThreadingHTTPServer):
-    """One of them. `streams` are told one after the other: a list of events (or what makes it), after
-    which the stream stays open until `cut`; or the status that is answered instead."""
+    """One of them. `streams` are told one after the other: a list of events (or what makes it),
+    after which the stream stays open until `cut`; or the status that is answered instead."""
 
     daemon_threads = True
 
