@@ -12,7 +12,8 @@
 // is committed. While the service has trouble (5xx), it is tried again later, and told to `onEvent`
 // as "trouble", with what was being done and why it failed. An operator who evicts it for good ends
 // it with an error, and so does what nobody mends while it waits: no such group, another topic than
-// the group's, a url that is none.
+// the group's, a url that is none. On the signal, what is under way is finished and committed, and
+// everything is given to others.
 //
 // A heartbeat goes out three times in a TTL. Answers are the lease, and say how long it lasts:
 // without it, nothing is handled. A handler that keeps the thread for itself keeps heartbeats from
@@ -20,20 +21,42 @@
 
 /** The service did not do it. */
 export class PartiError extends Error {
-  constructor(status, { code = "unknown", message, remedy = "" } = {}) {
-    message ??= `the service answered ${status}`;
+  constructor(status, said) {
+    // A gateway's page says only its status.
+    const word = (name, other) => (typeof said?.[name] === "string" ? said[name] : other);
+    const message = word("message", `the service answered ${status}`);
+    const remedy = word("remedy", "");
     super(remedy ? `${message}; ${remedy}` : message);
-    Object.assign(this, { status, code, remedy });
+    Object.assign(this, { status, code: word("code", "unknown"), remedy });
   }
 }
 
-/** Whether it may do later, or elsewhere. */
-const passes = (error) => !(error instanceof PartiError) ||
-  [408, 410, 429].includes(error.status) || error.status >= 500 || error.code === "not_here";
+const kinds = {
+  text: (one) => typeof one === "string",
+  number: Number.isSafeInteger,
+  list: Array.isArray,
+};
 
-/** What is answered so is answered so again. */
-const isFinal = (error) => error instanceof PartiError && !passes(error) &&
-  [400, 401, 403, 404, 409, 421].includes(error.status);
+/** What was told, if it has these fields, each of its kind: anything else is somebody else's answer,
+ * and a failure like others. */
+function fits(told, fields) {
+  for (const [name, kind] of Object.entries(fields)) {
+    if (kinds[kind](told?.[name])) continue;
+    const is = String(JSON.stringify(told?.[name])).slice(0, 100);
+    throw new Error(`no answer of the service: ${name} is ${is}`);
+  }
+  return told;
+}
+
+/** What has to be in an event. */
+const grant = { partition: "text", epoch: "number" };
+const known = {
+  session: { held: "list" },
+  assigned: { ...grant, next_offset: "number" },
+  revoke: grant,
+  lost: grant,
+  end: { why: "text" },
+};
 
 /** A signal for what may take so long, and ends with another signal, too; and how to put it off. */
 function within(ms, signal) {
@@ -76,6 +99,7 @@ async function answered(url, method, token, body, signal) {
   const response = await fetch(url, { method, headers, body: text, signal });
   const answer = await response.json().catch(() => null);
   if (!response.ok) throw new PartiError(response.status, answer?.error);
+  if (answer === null) throw new Error(`the service answered ${response.status}, and no JSON`);
   return answer;
 }
 
@@ -92,7 +116,10 @@ async function* events(response, heard) {
       text = text.slice(end + 2);
       const field = (name) => lines.find((line) => line.startsWith(name))?.slice(name.length);
       const event = field("event: ");
-      if (event) yield [event, JSON.parse(field("data: "))];
+      if (!Object.hasOwn(known, event ?? "")) continue;
+      const data = fits(JSON.parse(field("data: ")), known[event]);
+      data.held?.forEach((one) => fits(one, grant));
+      yield [event, data];
     }
   }
 }
@@ -124,6 +151,18 @@ class Service {
   moveOn(url) {
     if (this.url === url) this.at = (this.at + 1) % this.urls.length;
   }
+
+  /** Whether the same may do later, or elsewhere: another instance may go by its name. */
+  passes(error) {
+    if (!(error instanceof PartiError)) return true;
+    if (error.status === 421) return error.code === "not_here" || this.urls.length > 1;
+    return [408, 410, 429].includes(error.status) || error.status >= 500;
+  }
+
+  /** Whether what is answered so is answered so again. */
+  isFinal(error) {
+    return !this.passes(error) && [400, 401, 403, 404, 409, 421].includes(error.status);
+  }
 }
 
 const pause = (ms) => new Promise((resume) => setTimeout(resume, ms));
@@ -133,16 +172,22 @@ class Partition {
   constructor(session, { partition, epoch, next_offset }, left) {
     Object.assign(this, { session, partition, epoch, next: next_offset });
     Object.assign(this, { done: null, committed: null, refused: null });
-    // Epochs count owners: nobody else had it meanwhile. So it goes on after what is handled.
-    const alone = left && epoch === left.epoch + 1 && left.done !== null;
-    if (alone && left.done >= next_offset) {
-      Object.assign(this, { done: left.done, next: left.done + 1 });
-    }
     this.over = new AbortController();
-    this.ended = this.run();
+    this.ended = this.run(left);
   }
 
-  async run() {
+  /** Goes on after what is handled, if nobody else had it meanwhile: epochs count owners. */
+  async follow(left) {
+    await left.ended;
+    const alone = [0, 1].includes(this.epoch - left.epoch);
+    if (alone && left.done !== null && left.done >= this.next) {
+      Object.assign(this, { done: left.done, next: left.done + 1 });
+    }
+  }
+
+  async run(left) {
+    // What is under way may take long: others do not wait for it.
+    if (left) await this.follow(left);
     const { options } = this.session;
     const path = `/v1/topics/${encodeURIComponent(options.topic)}/partitions/` +
       `${encodeURIComponent(this.partition)}/messages`;
@@ -158,6 +203,8 @@ class Partition {
         const asked = `${this.session.service.url}${path}?from=${this.next}&limit=100` +
           `&wait_ms=5000&group=${encodeURIComponent(options.group)}`;
         const found = await request(asked, "GET", options.token, undefined, this.over.signal);
+        fits(found, { messages: "list", next: "number" });
+        for (const one of found.messages) fits(one, { offset: "number", headers: "list" });
         if (stream !== this.session.stream) continue;
         doing = "handle";
         for (const message of found.messages) {
@@ -170,7 +217,9 @@ class Partition {
       } catch (error) {
         if (!this.over.signal.aborted) {
           this.session.fails(doing, error, { partition: this.partition });
-          if (doing === "fetch" && isFinal(error)) return this.session.failWith(error);
+          // Elsewhere it may do: the stream tells where that is.
+          const told = doing === "fetch" && stream === this.session.stream;
+          if (told && this.session.service.isFinal(error)) return this.session.failWith(error);
           // The same message again: what failed is not done.
           if (this.done !== null) this.next = this.done + 1;
           await pause(500);
@@ -194,6 +243,7 @@ class Session {
     this.tell = options.onEvent ?? (() => {});
     this.held = new Map();
     this.left = new Map();
+    this.epochs = new Map(); // the highest of each partition
     this.leaseUntil = 0;
     this.nextBeat = 0;
     this.stream = null; // the one that is open: its instance has this session
@@ -243,7 +293,7 @@ class Session {
     if (this.beating || began < this.nextBeat) return;
     this.beating = true;
     try {
-      const heard = await this.call("POST", "/heartbeat");
+      const heard = fits(await this.call("POST", "/heartbeat"), { lease_ms: "number" });
       this.leaseUntil = began + heard.lease_ms;
       this.nextBeat = began + this.ttl / 3;
     } catch (error) {
@@ -258,8 +308,10 @@ class Session {
     const { url } = this.service;
     const sessions = `/v1/groups/${encodeURIComponent(group)}/sessions`;
     const about = { consumer: name, metadata, liveness: "heartbeat", topic };
-    const opened = await request(url + sessions, "POST", token, about).catch((error) => {
-      if (passes(error)) this.service.moveOn(url);
+    const fields = { session: "text", token: "text", worker: "text", ttl_ms: "number" };
+    const opening = request(url + sessions, "POST", token, about);
+    const opened = await opening.then((told) => fits(told, fields)).catch((error) => {
+      if (this.service.passes(error)) this.service.moveOn(url);
       throw error;
     });
     this.path = `${sessions}/${encodeURIComponent(opened.session)}`;
@@ -273,14 +325,44 @@ class Session {
     try {
       await this.listen(signal);
     } finally {
-      this.over = true;
-      clearInterval(committing);
-      clearInterval(beating);
-      await Promise.all([...this.held.values()].map((one) => one.stop()));
-      if (signal?.aborted || this.failed) {
-        await this.commit().catch(() => {});
-        await this.call("DELETE", "").catch(() => {});
+      // Who leaves still has what its handlers are at: until that is committed it stays alive, or
+      // others would begin the same. A session that has ended needs nothing any more.
+      const leaves = signal?.aborted || this.failed;
+      this.over = !leaves;
+      if (this.over) [committing, beating].forEach(clearInterval);
+      try {
+        await Promise.all([...this.held.values()].map((one) => one.stop()));
+        this.over = true;
+        clearInterval(committing);
+        if (leaves) await this.leave();
+      } finally {
+        clearInterval(committing);
+        clearInterval(beating);
       }
+    }
+  }
+
+  /** What is not committed others handle again: so what may do later is tried again for a while. If
+   * it does not do, the session falls silent, and is over after its TTL. */
+  async leave() {
+    const until = performance.now() + 2000;
+    await this.insist("commit", () => this.commit(), until);
+    await this.insist("leave", () => this.call("DELETE", ""), until);
+  }
+
+  async insist(doing, work, until) {
+    for (let wait = 100; ; wait *= 2) {
+      const { url } = this.service;
+      try {
+        return await work();
+      } catch (error) {
+        if (doing === "leave" && error.status === 410) return; // there is nothing to leave any more
+        this.fails(doing, error);
+        if (error.status === 410 || !this.service.passes(error)) return;
+        if (performance.now() + wait >= until) return;
+        if (error.status === 421) this.service.moveOn(url); // the session may be there
+      }
+      await pause(wait);
     }
   }
 
@@ -297,25 +379,28 @@ class Session {
         const opening = { headers, signal: limit.signal };
         const response = await fetch(`${url}${this.path}/events`, opening);
         if ([401, 404, 410].includes(response.status)) {
-          const { error } = await response.json().catch(() => ({}));
-          const again = error?.code !== "dismissed";
-          return this.end({ why: error?.message, again, code: error?.code });
+          const answer = await response.json().catch(() => null);
+          const { message: why, code } = new PartiError(response.status, answer?.error);
+          return this.end({ why, again: code !== "dismissed", code });
         }
         if (!response.ok) {
           const answer = await response.json().catch(() => null);
           throw new PartiError(response.status, answer?.error);
         }
-        this.stream = response;
         for await (const [event, data] of events(response, () => limit.again())) {
+          // Whatever does not begin so is no stream of the service.
+          this.checkEpochs(event, data);
+          if (event === "session") this.stream = response;
           if (event === "end") return this.end(data);
-          await this.take(event, data);
+          this.take(event, data);
         }
+        if (!this.stream) throw new Error("the stream ended before it began");
       } catch (error) {
         if (signal?.aborted) return;
         if (this.failed) throw this.failed;
         if (error.code === "dismissed") throw error;
         this.fails("listen", error);
-        if (error.code === "wrong_host" && this.service.urls.length === 1) throw error;
+        if (error.status === 421 && !this.service.passes(error)) throw (this.failed = error);
         // Wherever the stream is, the session is.
         this.service.moveOn(url);
       } finally {
@@ -326,26 +411,39 @@ class Session {
     }
   }
 
+  /** An instance that the session has left, and that has not noticed yet, tells what was ours
+   * before: it is not believed. */
+  checkEpochs(event, data) {
+    const told = { session: data.held, assigned: [data] }[event] ?? [];
+    for (const { partition, epoch } of told) {
+      const had = this.epochs.get(partition) ?? epoch;
+      if (epoch < had) {
+        throw new Error(`partition ${partition} is told under epoch ${epoch}, after ${had}: ` +
+          "the session went on elsewhere since");
+      }
+      this.epochs.set(partition, epoch);
+    }
+  }
+
   end(data) {
     this.tell("end", data);
     if (data.again !== false) return;
     throw new PartiError(410, { code: "dismissed", message: data.why });
   }
 
-  async take(event, data) {
+  take(event, data) {
     const mine = this.held.get(data.partition);
     const same = mine?.epoch === data.epoch;
     if (event === "session") {
       this.checkTopic(data);
-      const known = new Set(data.held.map((one) => `${one.partition} ${one.epoch}`));
+      const listed = new Set(data.held.map((one) => `${one.partition} ${one.epoch}`));
       for (const one of this.held.values()) {
-        if (!known.has(`${one.partition} ${one.epoch}`)) this.drop(one);
+        if (!listed.has(`${one.partition} ${one.epoch}`)) this.drop(one);
       }
     } else if (event === "assigned" && !same) {
       if (mine) this.drop(mine);
       const left = this.left.get(data.partition);
       this.left.delete(data.partition);
-      await left?.ended;
       this.held.set(data.partition, new Partition(this, data, left));
       this.tell(event, data);
     } else if (event === "revoke" && same) {
@@ -375,7 +473,7 @@ class Session {
     if (one.done !== null) body.offset = one.done;
     while (!this.over && this.held.get(partition) === one) {
       try {
-        const result = await this.call("POST", "/released", body);
+        const result = fits(await this.call("POST", "/released", body), { result: "text" });
         this.drop(one);
         return this.tell("released", { partition, ...result });
       } catch (error) {
@@ -400,7 +498,11 @@ class Session {
     );
     if (!dirty.length) return;
     const commits = dirty.map(({ partition, epoch, done }) => ({ partition, epoch, offset: done }));
-    const { results } = await this.call("POST", "/commits", { commits });
+    const { results } = fits(await this.call("POST", "/commits", { commits }), { results: "list" });
+    for (const one of results) fits(one, { result: "text" });
+    if (results.length !== commits.length) {
+      throw new Error(`${commits.length} commits have ${results.length} results`);
+    }
     results.forEach(({ result, why }, at) => {
       const { offset, partition } = commits[at];
       if (result === "ok") dirty[at].committed = offset;
@@ -427,7 +529,7 @@ export async function consume(options, handler, signal) {
     try {
       await new Session(options, service, handler).run(signal);
     } catch (error) {
-      if (isFinal(error) || error.code === "dismissed") throw error;
+      if (service.isFinal(error) || error.code === "dismissed") throw error;
       if (!signal?.aborted) {
         options.onEvent?.("trouble", { doing: "register", why: String(error) });
       }

@@ -2,10 +2,17 @@
 
 import io
 import socket
+import threading
 import unittest
 from unittest import mock
 
 import parti
+
+
+# JSON, and no answer of the service.
+FOREIGN = (b"[]", b"{}", b"null", b'"x"', b'{"error": "Bad Gateway"}', b'{"error": null}',
+           b'{"error": {"message": 5, "code": []}}', b'{"messages": {}, "next": 1}',
+           b'{"messages": []}', b"[" * 100_000)
 
 
 class Clock:
@@ -35,24 +42,24 @@ class Clock:
         pass
 
 
-class Commits(unittest.TestCase):
-    def consumer(self, clock, call):
-        consumer = parti.Consumer("http://127.0.0.1:1", "g", "t", on_event=self.told.append_event)
+class Handled(unittest.TestCase):
+    """A consumer that has handled something, and calls what a test gives it."""
+
+    def consumer(self, clock, call, url="http://127.0.0.1:1"):
+        consumer = parti.Consumer(url, "g", "t", on_event=lambda *told: self.told.append(told))
         consumer._changed, consumer._call = clock, call
-        consumer._session, consumer._lease = {"ttl_ms": 6000, "path": ""}, (clock.now, 1e9)
-        held = parti.Held("0", 1, 0)
+        consumer._session, consumer._lease = {"ttl_ms": 6000, "path": ""}, (1000.0, 1e9)
+        held = parti.consumer.Held("0", 1, 0)
         held.done = 4
         consumer._held = {"0": held}
         clock.at_end = lambda: setattr(consumer, "_closed", True)
         return consumer
 
     def setUp(self):
-        class Told(list):
-            def append_event(self, event, data):
-                self.append((event, data))
+        self.told = []
 
-        self.told = Told()
 
+class Commits(Handled):
     def test_what_is_refused_at_once_is_asked_again_with_growing_pauses(self):
         clock, asked = Clock(ends=60), []
 
@@ -62,7 +69,7 @@ class Commits(unittest.TestCase):
                 consumer._closed = True
             raise parti.PartiError(503, "store_refuses", "full", "make room")
 
-        with mock.patch.object(parti, "time", clock):
+        with mock.patch.object(parti.consumer, "time", clock):
             consumer = self.consumer(clock, call)
             self.assertEqual(list(consumer), [])
         self.assertTrue(5 <= len(asked) <= 30, f"{len(asked)} requests in a minute")
@@ -80,7 +87,7 @@ class Commits(unittest.TestCase):
                 return {"results": [{"partition": "0", "result": "refused", "why": "no such"}]}
             return {"results": [{"partition": "0", "result": "ok"}]}
 
-        with mock.patch.object(parti, "time", clock):
+        with mock.patch.object(parti.consumer, "time", clock):
             consumer = self.consumer(clock, call)
             self.assertEqual(list(consumer), [])
             consumer._held["0"].done = 5
@@ -88,6 +95,27 @@ class Commits(unittest.TestCase):
         self.assertEqual(asked, [4, 5])
         told = {"doing": "commit", "partition": "0", "why": "no such"}
         self.assertEqual(self.told, [("trouble", told)])
+
+    def test_what_is_no_answer_to_a_commit_is_a_failure_like_others(self):
+        foreign = [[], {}, {"results": {}}, {"results": []}, {"results": [None]}]
+        answers = [*foreign, {"results": [{"partition": "0", "result": "ok"}]}]
+        with mock.patch.object(parti.consumer, "time", Clock(ends=60)) as clock:
+            consumer = self.consumer(clock, lambda *_, **__: answers.pop(0))
+            self.assertEqual(list(consumer), [])
+        self.assertEqual([event for event, _ in self.told], ["trouble"] * len(foreign))
+        self.assertEqual(consumer._held["0"].committed, 4)
+
+    def test_a_wrong_name_is_final_only_where_there_is_no_other_instance(self):
+        wrong = parti.PartiError(421, "wrong_host", "this service does not go by that name", "")
+        for urls, final in (("http://a", True), ("http://a,http://b", False)):
+            answers = [wrong, {"results": [{"partition": "0", "result": "ok"}]}]
+            with mock.patch.object(parti.consumer, "time", Clock(ends=60)) as clock:
+                consumer = self.consumer(clock, mock.Mock(side_effect=answers), urls)
+                if final:
+                    self.assertRaises(parti.PartiError, list, consumer)
+                else:
+                    self.assertEqual(list(consumer), [])
+            self.assertEqual(consumer._held["0"].committed, None if final else 4)
 
     def test_mended_it_commits_as_often_as_before(self):
         clock, asked = Clock(ends=60), []
@@ -99,10 +127,77 @@ class Commits(unittest.TestCase):
                 raise parti.PartiError(503, "unavailable", "away", "wait")
             return {"results": [{"partition": "0", "result": "ok"}]}
 
-        with mock.patch.object(parti, "time", clock):
+        with mock.patch.object(parti.consumer, "time", clock):
             consumer = self.consumer(clock, call)
             self.assertEqual(list(consumer), [])
         self.assertGreater(len(asked), 50)
+
+
+class Leaving(Handled):
+    """The end: what is handled is committed before anything is given up."""
+
+    def leave(self, *answers, urls="http://a"):
+        """What is asked while it leaves, and is answered so."""
+        asked, answers = [], list(answers)
+
+        def call(method, what, body=None, **_):
+            asked.append((consumer.client.at, what or method))
+            answer = answers.pop(0)
+            if isinstance(answer, Exception):
+                raise answer
+            return answer
+
+        with mock.patch.object(parti.consumer, "time", Clock(ends=60)) as clock:
+            consumer = self.consumer(clock, call, urls)
+            consumer.close()
+            self.assertLess(clock.now, 1003, "a person may wait for it")
+        return asked
+
+    OK = {"results": [{"partition": "0", "result": "ok"}]}
+    AWAY = parti.PartiError(503, "unavailable", "away", "wait")
+
+    def test_a_commit_that_fails_at_the_end_is_sent_again(self):
+        asked = self.leave(self.AWAY, OSError("cut off"), [], self.OK, {})
+        self.assertEqual(asked, [(0, "/commits")] * 4 + [(0, "DELETE")])
+        self.assertEqual([(event, data["doing"]) for event, data in self.told],
+                         [("trouble", "commit")] * 3)
+
+    def test_where_it_fails_all_the_time_the_rest_is_still_given_up(self):
+        asked = self.leave(*[self.AWAY] * 5, {})
+        self.assertEqual(asked, [(0, "/commits")] * 5 + [(0, "DELETE")])
+
+    def test_it_is_committed_where_the_session_is(self):
+        elsewhere = parti.PartiError(421, "not_here", "not here", "")
+        asked = self.leave(elsewhere, self.OK, {}, urls="http://a,http://b")
+        self.assertEqual(asked, [(0, "/commits"), (1, "/commits"), (1, "DELETE")])
+
+    def test_a_session_that_is_over_takes_nothing_more(self):
+        over = parti.PartiError(410, "session_gone", "this session is over", "")
+        self.assertEqual(self.leave(over, over), [(0, "/commits"), (0, "DELETE")])
+        self.assertEqual([data["doing"] for _, data in self.told], ["commit"])
+
+    def test_heartbeats_go_on_meanwhile(self):
+        beaten = threading.Semaphore(0)
+
+        def call(_, what, body=None, **__):
+            if what == "/heartbeat":
+                beaten.release()
+                return {"lease_ms": 6000}
+            if what == "/commits":
+                while beaten.acquire(blocking=False):
+                    pass
+                for _ in range(5):
+                    self.assertTrue(beaten.acquire(timeout=60))
+            return self.OK
+
+        consumer = self.consumer(Clock(ends=0), call)
+        consumer._changed = threading.Condition()
+        consumer._session["ttl_ms"] = 60
+        beating = threading.Thread(target=consumer._beat, args=(consumer._session,))
+        beating.start()
+        self.addCleanup(beating.join)
+        self.addCleanup(setattr, consumer, "_session", None)
+        consumer.close()
 
 
 class Sessions(unittest.TestCase):
@@ -149,7 +244,7 @@ class Sessions(unittest.TestCase):
                 raise parti.PartiError(503, "unavailable", "away", "wait")
             return {"result": "ok"}
 
-        with mock.patch.object(parti, "time", clock):
+        with mock.patch.object(parti.consumer, "time", clock):
             self.consumer._changed, self.consumer._call = clock, call
             self.assigned(epoch=3).done = 7
             self.tell("revoke", partition="0", epoch=3, deadline_ms=0)
@@ -184,6 +279,79 @@ class Sessions(unittest.TestCase):
             self.assertEqual(len(self.consumer._releases), 0)
 
 
+class Threads(unittest.TestCase):
+    """What works beside the loop: nothing that comes back, or goes wrong, ends it unheard."""
+
+    def setUp(self):
+        self.told = []
+        self.consumer = parti.Consumer("http://127.0.0.1:1", "g", "t")
+        self.consumer._session = {"ttl_ms": 6000, "path": "", "token": "one"}
+        self.consumer._fails = lambda _, doing, error, **where: self.told.append((doing, error))
+
+    def test_fetching_goes_on(self):
+        held = parti.consumer.Held("0", 1, 0)
+        held.over = mock.Mock(is_set=lambda: len(self.consumer._messages) > 0)
+        self.consumer._stream = "open"
+        good = {"offset": 0, "headers": [{"name": "a", "value": "b"}], "timestamp_ms": 1,
+                "payload_b64": "/w=="}
+        foreign = [None, {}, {**good, "offset": "0"}, {**good, "headers": [{}]},
+                   {**good, "headers": "a"}, {**good, "payload_b64": "a"}, {**good, "key": 1}]
+        found = [{"messages": [one], "next": 1} for one in [*foreign, good]]
+        with mock.patch.object(self.consumer.client, "request",
+                               side_effect=[AttributeError("odd"), *found]):
+            self.consumer._fetch(held)
+        self.assertEqual([doing for doing, _ in self.told], ["fetch"] * (1 + len(foreign)))
+        expected = parti.Message("0", 0, 1, None, b"\xff", [("a", "b")], 1)
+        self.assertEqual(list(self.consumer._messages), [expected])
+
+    def test_what_a_stream_that_is_left_was_refused_is_not_final(self):
+        def refused(*_, **__):
+            asked.append(self.consumer._stream)
+            self.consumer._stream = "the next one"
+            raise parti.PartiError(404, "not_found", "no such topic", "")
+
+        asked, held = [], parti.consumer.Held("0", 1, 0)
+        held.over = mock.Mock(is_set=lambda: len(asked) == 2 or self.consumer._final)
+        self.consumer._stream = "the first one"
+        with mock.patch.object(self.consumer.client, "request", refused):
+            self.consumer._fetch(held)
+            self.assertIsNone(self.consumer._final)
+            asked.clear()
+            self.consumer._fetch(held)
+        self.assertEqual(self.consumer._final.code, "not_found")
+
+    def test_heartbeats_go_on(self):
+        def answered(*_, **__):
+            if answers:
+                return answers.pop(0)
+            self.consumer._session = None
+            raise AttributeError("odd")
+
+        answers, clock = [[], {}, {"lease_ms": None}, {"lease_ms": 4000}], Clock(ends=60)
+        with mock.patch.object(parti.consumer, "time", clock):
+            self.consumer._call = answered
+            self.consumer._beat(self.consumer._session)
+        self.assertEqual([doing for doing, _ in self.told], ["heartbeat"] * 4)
+        self.assertEqual(self.consumer._lease[1], 4)
+
+    def test_listening_goes_on(self):
+        def connected(timeout):
+            if len(self.told) == 3:
+                self.consumer._closed = True
+            raise AttributeError("odd")
+
+        self.consumer.client.connect = connected
+        with mock.patch.object(parti.consumer, "time", Clock(ends=60)):
+            self.consumer._listen(self.consumer._session)
+        self.assertEqual([doing for doing, _ in self.told], ["listen"] * 3)
+
+    def test_what_nobody_foresaw_is_told_by_its_name(self):
+        consumer = parti.Consumer("http://127.0.0.1:1", "g", "t")
+        consumer._fails(None, "fetch", KeyError("next"), partition="0")
+        told = {"doing": "fetch", "partition": "0", "why": "KeyError('next')"}
+        self.assertEqual(list(consumer._trouble.values()), [told])
+
+
 class Requests(unittest.TestCase):
     """What goes over a connection."""
 
@@ -192,12 +360,15 @@ class Requests(unittest.TestCase):
         client.connect = mock.Mock(side_effect=connections)
         return client
 
-    def connection(self, *answers):
+    def connection(self, *answers, status=200):
         """One that answers so, one request after the other."""
         def answered(one):
             return one if isinstance(one, Exception) else mock.Mock(
-                status=200, read=lambda: one)
-        connection = mock.Mock()
+                status=status, read=lambda: one)
+        connection, pair = mock.Mock(), socket.socketpair()
+        connection.sock = pair[0]
+        for one in pair:
+            self.addCleanup(one.close)
         connection.getresponse.side_effect = [answered(one) for one in answers]
         return connection
 
@@ -221,22 +392,37 @@ class Requests(unittest.TestCase):
         self.assertEqual(asked.call_count, 1)
 
     def test_what_is_cut_off_is_a_failure_like_others(self):
-        for cut in (b"", b'{"messages": [{"off', b"<html>"):
-            with self.assertRaises(parti.FAILURES):
+        for cut in (b"", b'{"messages": [{"off', b"<html>", *FOREIGN):
+            with self.assertRaises(parti.client.FAILURES):
                 self.client(self.connection(cut)).fetch("t", "0", 0)
+            with self.assertRaises(parti.PartiError) as raised:
+                self.client(self.connection(cut, status=502)).fetch("t", "0", 0)
+            self.assertTrue(raised.exception.passes)
+            self.assertEqual(str(raised.exception), "the service answered 502")
         consumer = parti.Consumer("http://127.0.0.1:1", "g", "t")
         told = []
         consumer._tell = lambda _, event, data: told.append((event, data))
-        whole = b'event: lost\ndata: {"partition": "0"}\n\n'
+        whole = b'event: session\ndata: {"held": []}\n\n'
         for end in (b"", b"event: ass", b"event: assigned\ndata: {\"part"):
             stream = io.BytesIO(whole + end)
             self.assertFalse(consumer._read({}, stream), "it is opened again")
-        self.assertEqual(told, [("lost", {"partition": "0"})] * 3)
-        with self.assertRaises(parti.FAILURES):
-            consumer._read({}, io.BytesIO(b"event: lost\ndata: {\n\n"))
+        self.assertEqual(told, [("session", {"held": []})] * 3)
+        for foreign in (b"event: lost\ndata: {\n\n", b"event: lost\ndata: []\n\n",
+                        b"event: lost\n\n", b'event: lost\ndata: {"partition": "0"}\n\n',
+                        b'event: session\ndata: {"held": [null]}\n\n', b"<html>\n", b""):
+            with self.assertRaises(parti.client.FAILURES):
+                consumer._read({}, io.BytesIO(foreign))
 
-    def test_a_connection_that_was_closed_meanwhile_is_made_anew(self):
-        closed = self.connection(b'{"placed": []}', ConnectionResetError("closed"))
+    def test_what_bears_repetition_is_sent_again_where_the_connection_was_closed(self):
+        closed = self.connection(b'{"end": 1}', ConnectionResetError("closed"))
+        next_one = self.connection(b'{"end": 2}')
+        client = self.client(closed, next_one)
+        ends = [client.request("GET", "/")["end"] for _ in range(2)]
+        self.assertEqual(ends, [1, 2])
+
+    def test_what_did_not_get_out_is_sent_again(self):
+        closed = self.connection(b'{"placed": []}')
+        closed.request.side_effect = [None, BrokenPipeError("closed")]
         next_one = self.connection(b'{"placed": [1]}')
         client = self.client(closed, next_one)
         client.produce("t", [{"payload": "one"}])

@@ -18,8 +18,10 @@ use serde_json::{Value, json};
 const BATCH: usize = 100;
 /// How long commits are measured.
 const LENGTH: Duration = Duration::from_secs(5);
-/// A revoke's `deadline_ms` is so long after it began (`handoff.release_warning`, as it is by default).
-const RELEASE_WARNING_MS: u64 = 10_000;
+/// What does not come within this time never will.
+const PATIENCE: Duration = Duration::from_secs(120);
+/// So soon after the decision an event is to reach its client.
+const PROMISED_MS: f64 = 50.0;
 /// Clients that commit at once.
 const COMMITTERS: u32 = 4;
 
@@ -185,7 +187,7 @@ fn now_ms() -> u64 {
 fn assigned(session: &Session, count: usize) -> BTreeMap<String, (u64, u64)> {
     let mut held = BTreeMap::new();
     while held.len() < count {
-        let next = session.news.recv_timeout(Duration::from_secs(120));
+        let next = session.news.recv_timeout(PATIENCE);
         let (event, data, at) = next.expect("an event in time");
         if event == "assigned" {
             let partition = data["partition"].as_str().expect("an id").to_owned();
@@ -256,54 +258,79 @@ fn commits(served: &Served) {
     );
 }
 
-/// From the take in the store to the client's ear, by one wall clock.
+/// From the decision to the client's ear: who is assigned what, and who is to let go of what.
 fn latency(served: &Served) {
     let mut client = Client::new(&served.address);
     let made = json!({"group": "latency", "topic": "latency", "partitions": 64});
     client.ask("POST", "/v1/groups", "", &made);
     let session = register(&mut client, "latency");
-    let held = assigned(&session, 64);
-    let group = client.ask("GET", "/v1/groups/latency", "", &Value::Null);
-    let mut took: Vec<u128> = Vec::new();
-    for partition in group["partitions"].as_array().expect("a list") {
-        let (_, at) = held[partition["partition"].as_str().expect("an id")];
-        let taken = partition["claimed_ms"].as_u64().expect("a time");
-        took.push(u128::from(at.saturating_sub(taken)) * 1000);
-    }
-    took.sort_unstable();
+    let heard: Vec<u64> = assigned(&session, 64).values().map(|(_, at)| *at).collect();
+    let placed = since_plan(&mut client, " placed", &heard);
+    let heard = revoked(&mut client, &session, 32);
+    let moved = since_plan(&mut client, " begun", &heard);
+    println!("from the plan (its line in the group's history, by one wall clock) to the client:");
     println!(
-        "assigned: 64 at once reach the client p50 {:.0} ms, max {:.0} ms after each take began",
-        percentile(&took, 0.5),
-        percentile(&took, 1.0)
+        "  {:<9} {:>6} {:>8} {:>8}  promised",
+        "", "events", "p50", "longest"
     );
-    revokes(&mut client, &session);
+    for (event, took) in [("assigned", placed), ("revoke", moved)] {
+        let (half, longest) = (percentile(&took, 0.5), percentile(&took, 1.0));
+        let kept = if longest > PROMISED_MS {
+            ", not kept"
+        } else {
+            ""
+        };
+        println!(
+            "  {event:<9} {:>6} {half:>5.0} ms {longest:>5.0} ms  {PROMISED_MS} ms{kept}",
+            took.len()
+        );
+    }
 }
 
-/// From when the service has a partition released to the client's ear, by one wall clock: half of
-/// them go to somebody who comes.
-fn revokes(client: &mut Client, session: &Session) {
+/// When each of so many revokes was heard: half of the partitions go to somebody who comes.
+fn revoked(client: &mut Client, session: &Session, count: usize) -> Vec<u64> {
     let _newcomer = register(client, "latency");
-    let mut took: Vec<u128> = Vec::new();
-    while took.len() < 32 {
-        let next = session.news.recv_timeout(Duration::from_secs(120));
+    let mut heard = Vec::new();
+    while heard.len() < count {
+        let next = session.news.recv_timeout(PATIENCE);
         let (event, data, at) = next.expect("an event in time");
         if event != "revoke" {
             continue;
         }
-        let deadline = data["deadline_ms"].as_u64().expect("a time");
-        let began = deadline - RELEASE_WARNING_MS;
-        took.push(u128::from(at.saturating_sub(began)) * 1000);
+        heard.push(at);
         let release = json!({"partition": data["partition"], "epoch": data["epoch"]});
         let path = format!("{}/released", session.path);
         client.ask("POST", &path, &session.token, &release);
     }
+    heard
+}
+
+/// How long after the plan with such words in its line each of these was heard, sorted. The leader
+/// writes down when it decides, and the line gets into the store a moment later. What comes between
+/// (the assignments in the store, who is to get ready, the take) is in it.
+fn since_plan(client: &mut Client, words: &str, heard: &[u64]) -> Vec<u128> {
+    let began = Instant::now();
+    let first = *heard.iter().min().expect("some");
+    let decided = loop {
+        let history = client.ask("GET", "/v1/groups/latency/events", "", &Value::Null);
+        let lines = history["events"].as_array().expect("a list").iter();
+        let such = lines.filter(|line| {
+            line["kind"] == "plan" && line["text"].as_str().expect("text").contains(words)
+        });
+        let times = such.map(|line| line["at_ms"].as_u64().expect("a time"));
+        // One clock tells both, in whole milliseconds.
+        if let Some(decided) = times.filter(|at| *at <= first + 1).max() {
+            break decided;
+        }
+        assert!(began.elapsed() < PATIENCE, "no such plan: {history}");
+        std::thread::sleep(Duration::from_millis(10));
+    };
+    let mut took: Vec<u128> = heard
+        .iter()
+        .map(|at| u128::from(at.saturating_sub(decided)) * 1000)
+        .collect();
     took.sort_unstable();
-    println!(
-        "revoke: {} reach the client p50 {:.0} ms, max {:.0} ms after each began",
-        took.len(),
-        percentile(&took, 0.5),
-        percentile(&took, 1.0)
-    );
+    took
 }
 
 /// So many groups with so many consumers each, one partition for every consumer, all of them

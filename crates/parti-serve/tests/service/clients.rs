@@ -292,7 +292,8 @@ async fn alone(program: &str, tests: &[&str], folder: &str) {
 
 #[tokio::test]
 async fn python_alone() {
-    alone("python3", &["-m", "unittest", "-v", "test_parti"], "python").await;
+    let tests = ["-m", "unittest", "-v", "test_parti", "test_instances"];
+    alone("python3", &tests, "python").await;
 }
 
 #[tokio::test]

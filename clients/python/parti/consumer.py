@@ -1,217 +1,32 @@
-"""A consumer of Parti groups, with nothing but the standard library.
+"""A member of a group: its session, what it holds, the loop."""
 
-    from parti import Consumer
-
-    with Consumer("http://127.0.0.1:7070", group="billing", topic="orders") as consumer:
-        for message in consumer:
-            bill(message.payload)          # done when the next one is asked for
-
-What it does, beside the loop:
-
-    stream ──▶ assigned, revoke, lost ──▶ between two messages: begin, let go, drop
-    fetchers ──▶ one long poll for each partition that is held ──▶ messages, in order
-    done ──▶ commits in batches; all of it before a partition is let go of
-    beats ──▶ a heartbeat three times in a TTL. Answers are the lease, and say how long it lasts:
-              without it (frozen, or cut off), nothing is handled
-    instance gone, in trouble, or cut off from its store ──▶ the stream is opened at the next one,
-                      where the session goes on: partitions come again under the next epoch, and
-                      go on after what is handled
-    session gone (no sign of life for its TTL) ──▶ registers again; nothing old is committed
-    trouble of the service (5xx) ──▶ tried again later, for as long as it takes; told to `on_event`
-                      as "trouble", with what was being done and why it failed
-    evicted for good by an operator ──▶ PartiError, code "dismissed"
-    the group is about another topic, or there is no such group ──▶ PartiError: nobody else could
-                      mend that while this one waits
-
-Several instances of the service are one URL with commas: "http://a:7070,http://b:7070".
-
-A message that was handled may come again after a crash, from the last commit on. `message.epoch`
-is the fencing token for whatever you write elsewhere: it grows with every change of owner.
-"""
-
-import base64
 import collections
-import http.client
 import json
 import threading
 import time
-import urllib.parse
 
-__all__ = ["Client", "Consumer", "Message", "PartiError"]
+from .client import FAILURES, FINAL, Client, PartiError, answer, content, fits, quote
 
 Message = collections.namedtuple(
     "Message", ["partition", "offset", "epoch", "key", "payload", "headers", "timestamp_ms"]
 )
 
-
-class PartiError(Exception):
-    """The service did not do it: `status`, `code`, and what to do about it."""
-
-    def __init__(self, status, code, message, remedy):
-        super().__init__(f"{message}; {remedy}" if remedy else message)
-        self.status, self.code, self.remedy = status, code, remedy
-
-    @property
-    def passes(self):
-        """Whether the same may do later: the service has too much to do, or trouble of its own, or
-        what the session was to do is to be done in another one."""
-        if self.status == 421:
-            return self.code == "not_here"  # a name that the service does not go by stays one
-        return self.status in (408, 410, 429) or self.status >= 500
+# What has to be in an event.
+EVENTS = {
+    "session": {"held": list},
+    "assigned": {"partition": str, "epoch": int, "next_offset": int},
+    "revoke": {"partition": str, "epoch": int},
+    "lost": {"partition": str, "epoch": int},
+    "end": {"why": str},
+}
 
 
-# What is no JSON (ValueError) was cut off, or is somebody else's answer.
-FAILURES = (PartiError, OSError, http.client.HTTPException, ValueError)
-FINAL = (400, 401, 403, 404, 409, 421)  # what is answered so is answered so again
-
-
-def passes(error):
-    """Whether it may do later, or elsewhere."""
-    return not isinstance(error, PartiError) or error.passes
-
-
-def instance(url):
-    """How to connect to one instance."""
-    parts = urllib.parse.urlsplit(url.strip())
-    if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise ValueError(f"{url!r} is no URL of a service")
-    secure = parts.scheme == "https"
-    kind = http.client.HTTPSConnection if secure else http.client.HTTPConnection
-    return lambda timeout: kind(parts.hostname, parts.port, timeout=timeout)
-
-
-class Client:
-    """Requests to one of a service's instances. Every thread has a connection of its own."""
-
-    def __init__(self, url, token=None, timeout=60, moves=True):
-        self._instances = [instance(one) for one in url.split(",")]
-        self._at = 0
-        self._moves = moves  # whether it asks the next instance by itself
-        self._token, self._timeout = token, timeout
-        self._own = threading.local()
-
-    @property
-    def at(self):
-        """Which instance is asked."""
-        return self._at
-
-    def move_on(self, at):
-        """That instance is of no use: the next one is asked from now on."""
-        if self._at == at:
-            self._at = (at + 1) % len(self._instances)
-
-    def __len__(self):
-        """How many instances are known."""
-        return len(self._instances)
-
-    def connect(self, timeout=None):
-        return self._instances[self._at](timeout or self._timeout)
-
-    def headers(self, token=None):
-        token = token or self._token
-        return {"authorization": f"Bearer {token}"} if token else {}
-
-    def _connected(self, timeout):
-        """A connection of this thread, and whether it is new. One that cannot be made was asked for
-        nothing yet, so the next instance may be asked instead."""
-        for more in reversed(range(len(self._instances) if self._moves else 1)):
-            at = self._at
-            asked, connection = getattr(self._own, "connection", (None, None))
-            if connection is not None and asked == at:
-                connection.timeout = timeout
-                if connection.sock is not None:
-                    connection.sock.settimeout(timeout)
-                return connection, False
-            connection = self.connect(timeout)
-            try:
-                connection.connect()
-            except OSError:
-                if not more:
-                    raise
-                self.move_on(at)
-                continue
-            self._own.connection = (at, connection)
-            return connection, True
-        raise AssertionError("unreachable")
-
-    def request(self, method, path, body=None, token=None, timeout=None):
-        """One request. It is sent again once if the connection turns out to be closed; not if it was
-        not answered in time: then it may well be done, and messages would be there twice."""
-        headers = self.headers(token)
-        data = None
-        if body is not None:
-            data = json.dumps(body)
-            headers["content-type"] = "application/json"
-        for again in (True, False):
-            connection, fresh = self._connected(timeout or self._timeout)
-            try:
-                connection.request(method, path, data, headers)
-                response = connection.getresponse()
-                return answer(response.status, response.read())
-            except (http.client.HTTPException, OSError) as error:
-                connection.close()
-                self._own.connection = (None, None)
-                if fresh or not again or isinstance(error, TimeoutError):
-                    raise
-        raise AssertionError("unreachable")
-
-    def produce(self, topic, messages):
-        """Appends messages: dicts with key, payload (text or bytes), headers, partition."""
-        body = {"messages": [outgoing(message) for message in messages]}
-        return self.request("POST", f"/v1/topics/{quote(topic)}/messages", body)["placed"]
-
-    def fetch(self, topic, partition, start, limit=100, wait_ms=0, group=None):
-        """Messages of a partition from an offset on, as the service tells them. With a group, only
-        from the log that it began with."""
-        path = f"/v1/topics/{quote(topic)}/partitions/{quote(partition)}/messages"
-        asked = f"from={start}&limit={limit}&wait_ms={wait_ms}"
-        if group is not None:
-            asked += f"&group={quote(group)}"
-        return self.request("GET", f"{path}?{asked}")
-
-    def create_group(self, group, topic, partitions, strategy="fair_share"):
-        """Makes a group; the same again is fine."""
-        body = {"group": group, "topic": topic, "partitions": partitions, "strategy": strategy}
-        return self.request("POST", "/v1/groups", body)
-
-
-def quote(name):
-    return urllib.parse.quote(str(name), safe="")
-
-
-def answer(status, data):
-    """The JSON of an answer, or what went wrong."""
-    try:
-        body = json.loads(data or b"null")
-    except ValueError:
-        body = None
-    if status < 400:
-        if body is None and status != 204:
-            raise ValueError(f"the service answered {status}, and no JSON")
-        return body
-    error = (body or {}).get("error", {}) if isinstance(body, dict) else {}
-    message = error.get("message", f"the service answered {status}")
-    raise PartiError(status, error.get("code", "unknown"), message, error.get("remedy", ""))
-
-
-def outgoing(message):
-    sent = {}
-    for name in ("key", "payload"):
-        value = message.get(name)
-        if isinstance(value, bytes):
-            sent[f"{name}_b64"] = base64.b64encode(value).decode()
-        elif value is not None:
-            sent[name] = value
-    if message.get("partition") is not None:
-        sent["partition"] = str(message["partition"])
-    sent["headers"] = [{"name": n, "value": v} for n, v in message.get("headers", ())]
-    return sent
-
-
-def content(message, name):
-    """Text, or bytes where it is none."""
-    coded = message.get(f"{name}_b64")
-    return base64.b64decode(coded) if coded is not None else message.get(name)
+def message(held, told):
+    """A message of what is held."""
+    fits(told, offset=int, headers=list, timestamp_ms=int)
+    headers = [(fits(one, name=str)["name"], content(one, "value")) for one in told["headers"]]
+    return Message(held.partition, told["offset"], held.epoch, content(told, "key"),
+                   content(told, "payload"), headers, told["timestamp_ms"])
 
 
 class Held:
@@ -231,6 +46,7 @@ class Consumer:
     BUFFERED = 1000
     LONGEST_PAUSE = 5.0  # between two commits while they fail, in seconds
     RELEASE_AGAIN = 0.3  # after one that failed, in seconds
+    LEAVING = 2.0  # so long a commit is tried again at the end, in seconds
 
     def __init__(self, url, group, topic, name="python", token=None, metadata=None,
                  commit_every=0.5, on_event=None):
@@ -265,7 +81,7 @@ class Consumer:
                 self._register()
                 break
             except PartiError as error:
-                if not error.passes:
+                if not self.client.passes(error):
                     raise
                 self._again(error)
                 break
@@ -285,13 +101,43 @@ class Consumer:
         if self._session is None:
             return
         try:
-            self._may_commit_at = self._may_release_at = 0.0
-            self._commit()
-            self._release()
-            self._call("DELETE", "")
-        except FAILURES:
-            pass  # it falls silent then, which comes to the same after the TTL
-        self._drop_all()
+            self._leave()
+        finally:
+            self._drop_all()
+            self._session = None  # heartbeats went on until now
+
+    def _leave(self):
+        """What is not committed others handle again: so what may do later is tried again for a
+        while. If it does not do, the session falls silent, and is over after its TTL."""
+        until = time.monotonic() + self.LEAVING
+        self._take_results(self._insist("commit", self._send_commits, until) or ())
+        for held in list(self._releases.values()):
+            result = self._insist("release", lambda: self._send_release(held), until)
+            if result is not None:
+                self._is_released(held, result)
+        self._insist("leave", lambda: self._call("DELETE", ""), until)
+        self._tell_trouble()
+
+    def _insist(self, doing, work, until):
+        wait = 0.1
+        while True:
+            at = self.client.at
+            try:
+                return work()
+            except FAILURES as error:
+                failed = error
+            status = getattr(failed, "status", None)
+            if (doing, status) == ("leave", 410):
+                return None  # there is nothing to leave any more
+            self._fails(self._session, doing, failed)
+            self._tell_trouble()
+            over = status == 410 or not self.client.passes(failed)
+            if over or time.monotonic() + wait >= until:
+                return None
+            if status == 421:
+                self.client.move_on(at)  # the session may be there
+            time.sleep(wait)
+            wait *= 2
 
     def _register(self):
         body = {"consumer": self.name, "metadata": self.metadata, "liveness": "heartbeat",
@@ -299,9 +145,10 @@ class Consumer:
         path = f"/v1/groups/{quote(self.group)}/sessions"
         at = self.client.at
         try:
-            session = self.client.request("POST", path, body)
+            session = fits(self.client.request("POST", path, body),
+                           session=str, token=str, worker=str, ttl_ms=int)
         except FAILURES as error:
-            if passes(error):
+            if self.client.passes(error):
                 self.client.move_on(at)
             raise
         session["path"] = f"{path}/{quote(session['session'])}"
@@ -337,13 +184,13 @@ class Consumer:
         """Says that this process is there, three times in a TTL. Also if it has just said something
         else: its connection stays open that way, and has its place when the house is full."""
         third = session["ttl_ms"] / 3000
-        while not self._closed and session is self._session:
+        while session is self._session:
             began, wait = time.monotonic(), third
             try:
-                heard = self._call("POST", "/heartbeat", session=session)
+                heard = fits(self._call("POST", "/heartbeat", session=session), lease_ms=int)
                 if session is self._session:
                     self._lease = (began, heard["lease_ms"] / 1000)
-            except FAILURES as error:
+            except Exception as error:
                 wait = third / 4  # the stream tells what became of the session
                 self._fails(session, "heartbeat", error)
             time.sleep(max(began + wait - time.monotonic(), 0.01))
@@ -357,29 +204,39 @@ class Consumer:
             at = self.client.at
             try:
                 # Signs of life come three times in a TTL.
-                connection = self.client.connect(timeout=max(patience * 0.7, 1))
-                headers = self.client.headers(session["token"])
-                connection.request("GET", session["path"] + "/events", headers=headers)
-                response = connection.getresponse()
-                if response.status != 200:
-                    answer(response.status, response.read())
-                self._is_open(session, response)
-                if self._read(session, response):
+                if self._hear(session, timeout=max(patience * 0.7, 1)):
                     return
-            except FAILURES as error:
+            except Exception as error:
                 if getattr(error, "status", None) in (401, 404, 410):
                     end = {"why": str(error), "again": error.code != "dismissed",
                            "code": error.code}
                     self._tell(session, "end", end)
                     return
-                self._fails(session, "listen", error)
-                if getattr(error, "code", None) == "wrong_host" and len(self.client) == 1:
-                    self._final = error
+                if not self._closed:
+                    self._fails(session, "listen", error)
+                if getattr(error, "status", None) == 421 and not self.client.passes(error):
+                    with self._changed:
+                        if session is self._session:
+                            self._final = error
                 # Wherever the stream is, the session is.
                 self.client.move_on(at)
-            finally:
-                self._is_open(session, None)
             time.sleep(min(patience / 10, 0.2))
+
+    def _hear(self, session, timeout):
+        """One stream, to its end. True once the session has ended."""
+        connection = self.client.connect(timeout)
+        try:
+            headers = self.client.headers(session["token"])
+            connection.request("GET", session["path"] + "/events", headers=headers)
+            with connection.getresponse() as response:
+                if response.status != 200:
+                    answer(response.status, response.read())
+                    raise ValueError(f"the stream was answered {response.status}")
+                return self._read(session, response)
+        finally:
+            # Whoever fetches knows it before another instance is asked.
+            self._is_open(session, None)
+            connection.close()
 
     def _is_open(self, session, stream):
         with self._changed:
@@ -389,10 +246,12 @@ class Consumer:
 
     def _read(self, session, response):
         """True once the session has ended."""
-        event, data = None, None
+        event, data, begun = None, None, False
         while True:
             line = response.readline()
             if not line.endswith(b"\n"):
+                if not begun:
+                    raise ValueError("the stream ended before it began")
                 return False  # cut off, maybe within a line
             line = line.decode().rstrip("\r\n")
             if line.startswith("event: "):
@@ -400,10 +259,28 @@ class Consumer:
             elif line.startswith("data: "):
                 data = json.loads(line[6:])
             elif not line and event:
+                self._check(session, event, data)
+                if event == "session":
+                    begun = True  # whatever does not begin so is no stream of the service
+                    self._is_open(session, response)
                 self._tell(session, event, data)
                 if event == "end":
                     return True
                 event, data = None, None
+
+    def _check(self, session, event, data):
+        """An event is what it is to be, and of an instance that has the session, or it is a failure.
+        One that the session has left, and that has not noticed yet, tells what was ours before."""
+        fits(data, **EVENTS.get(event, {}))
+        had = session.setdefault("epochs", {})  # the highest of each partition
+        held = {"session": data.get("held"), "assigned": [data]}.get(event, ())
+        for one in held:
+            fits(one, partition=str, epoch=int)
+            partition, epoch = one["partition"], one["epoch"]
+            if epoch < had.get(partition, epoch):
+                raise ValueError(f"partition {partition} is told under epoch {epoch}, after "
+                                 f"{had[partition]}: the session went on elsewhere since")
+            had[partition] = epoch
 
     def _tell(self, session, event, data):
         with self._changed:
@@ -414,8 +291,10 @@ class Consumer:
     def _fails(self, session, doing, error, **where):
         """Has trouble told by the loop, once for each turn of it."""
         with self._changed:
-            if session is self._session and not self._closed:
-                told = {"doing": doing, **where, "why": str(error) or type(error).__name__}
+            if session is self._session:
+                plain = isinstance(error, (str, *FAILURES))
+                why = (plain and str(error)) or repr(error)
+                told = {"doing": doing, **where, "why": why}
                 self._trouble[(doing, *where.values())] = told
                 self._changed.notify_all()
 
@@ -457,11 +336,14 @@ class Consumer:
                 self._changed.wait(wait)
         return None
 
-    def _take_events(self):
+    def _tell_trouble(self):
         with self._changed:
             trouble, self._trouble = self._trouble, {}
         for told in trouble.values():
             self._on_event("trouble", told)
+
+    def _take_events(self):
+        self._tell_trouble()
         while True:
             with self._changed:
                 if not self._events:
@@ -526,17 +408,23 @@ class Consumer:
         for held in list(self._releases.values()):
             if time.monotonic() < self._may_release_at:
                 return
-            body = {"partition": held.partition, "epoch": held.epoch}
-            if held.done is not None:
-                body["offset"] = held.done
             try:
-                result = self._call("POST", "/released", body)
+                result = self._send_release(held)
             except FAILURES as error:
                 self._may_release_at = time.monotonic() + self.RELEASE_AGAIN
                 self._fails(self._session, "release", error, partition=held.partition)
                 continue
-            del self._releases[held.partition]
-            self._on_event("released", {"partition": held.partition, **result})
+            self._is_released(held, result)
+
+    def _send_release(self, held):
+        body = {"partition": held.partition, "epoch": held.epoch}
+        if held.done is not None:
+            body["offset"] = held.done
+        return fits(self._call("POST", "/released", body), result=str)
+
+    def _is_released(self, held, result):
+        del self._releases[held.partition]
+        self._on_event("released", {"partition": held.partition, **result})
 
     def _drop(self, partition):
         held = self._held.pop(partition, None)
@@ -576,7 +464,7 @@ class Consumer:
             try:
                 return self._register()
             except FAILURES as error:
-                if not passes(error):
+                if not self.client.passes(error):
                     raise
                 trouble = error
 
@@ -592,28 +480,27 @@ class Consumer:
             try:
                 found = self.client.fetch(self.topic, held.partition, held.next, wait_ms=5000,
                                           group=self.group)
-            except FAILURES as error:
+                messages = [message(held, one) for one in found["messages"]]
+            except Exception as error:
                 if not held.over.is_set():
-                    if getattr(error, "status", None) in FINAL and not passes(error):
-                        self._final = error
-                    self._fails(self._session, "fetch", error, partition=held.partition)
+                    if getattr(error, "status", None) in FINAL and not self.client.passes(error):
+                        with self._changed:
+                            # Elsewhere it may do: the stream tells where that is.
+                            if stream is self._stream:
+                                self._final = error
+                    if not self._closed:
+                        self._fails(self._session, "fetch", error, partition=held.partition)
                 held.over.wait(0.5)
                 continue
             if stream is not self._stream:
                 continue
-            for one in found["messages"]:
-                message = Message(
-                    held.partition, one["offset"], held.epoch, content(one, "key"),
-                    content(one, "payload"),
-                    [(h["name"], content(h, "value")) for h in one["headers"]],
-                    one["timestamp_ms"],
-                )
+            for one in messages:
                 with self._changed:
                     while len(self._messages) >= self.BUFFERED and not held.over.is_set():
                         self._changed.wait(0.5)
                     if held.over.is_set():
                         return
-                    self._messages.append(message)
+                    self._messages.append(one)
                     self._changed.notify_all()
             held.next = found["next"]
 
@@ -624,34 +511,46 @@ class Consumer:
             self._commit()
 
     def _commit(self):
-        """Commits what is done; what turns out to be somebody else's is dropped. While that fails,
-        with growing pauses: whoever refuses at once would be asked thousands of times a second."""
+        """Commits what is done. While that fails, with growing pauses: whoever refuses at once would
+        be asked thousands of times a second."""
         if time.monotonic() < self._may_commit_at:
             return
         self._committed_at = time.monotonic()
-        dirty = [h for h in self._held.values()
-                 if h.done is not None and h.done not in (h.committed, h.refused)]
-        if not dirty:
-            return
-        commits = [{"partition": h.partition, "epoch": h.epoch, "offset": h.done} for h in dirty]
         try:
-            results = self._call("POST", "/commits", {"commits": commits})["results"]
+            results = self._send_commits()
         except FAILURES as error:
-            if not passes(error) and error.status != 401:
+            if not self.client.passes(error) and error.status != 401:
                 raise
             # The stream tells the end; or again with the next ones: a commit bears repetition.
             self._pause = min(max(self._pause * 2, self.commit_every, 0.1), self.LONGEST_PAUSE)
             self._may_commit_at = time.monotonic() + self._pause
             return self._fails(self._session, "commit", error)
         self._pause = 0.0
-        for held, commit, result in zip(dirty, commits, results):
+        self._take_results(results)
+
+    def _send_commits(self):
+        """Sends what is done and not committed: each with its offset, and what became of it."""
+        dirty = [h for h in self._held.values()
+                 if h.done is not None and h.done not in (h.committed, h.refused)]
+        if not dirty:
+            return []
+        commits = [{"partition": h.partition, "epoch": h.epoch, "offset": h.done} for h in dirty]
+        told = fits(self._call("POST", "/commits", {"commits": commits}), results=list)
+        results = [fits(one, result=str) for one in told["results"]]
+        if len(results) != len(commits):
+            raise ValueError(f"{len(commits)} commits have {len(results)} results")
+        return list(zip(dirty, (commit["offset"] for commit in commits), results))
+
+    def _take_results(self, results):
+        """What turns out to be somebody else's is dropped."""
+        for held, offset, result in results:
             if result["result"] == "ok":
-                held.committed = commit["offset"]
+                held.committed = offset
             elif result["result"] == "fenced":
                 self._drop(held.partition)
                 self._on_event("lost", {"partition": held.partition, "why": result.get("why")})
             else:
                 # Not asked again until more is done: the answer would be the same.
-                held.refused = commit["offset"]
+                held.refused = offset
                 self._fails(self._session, "commit", result.get("why") or "refused",
                             partition=held.partition)
