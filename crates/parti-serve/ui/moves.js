@@ -3,7 +3,7 @@
 import { card, clear, h, name, setText, tag } from "./dom.js";
 import { clock, count, duration, plural, visible, words } from "./format.js";
 
-const STAGES = ["preparing", "ready", "taking"];
+const STAGES = ["preparing", "ready", "releasing", "taking"];
 /** More rows than this are only counted: nobody reads them as they fly by. */
 const SHOWN = 6;
 const REBALANCES_SHOWN = 30;
