@@ -131,7 +131,7 @@ export class Inspector {
       ["Why nobody serves it", ({ unserved }) => visible(unserved ?? "")],
       ["Owner", (partition) => ownerOf(partition)],
       ["Next owner", (partition) => visible(nextOwner(partition) ?? "")],
-      ["Pinned to", ({ pinned }) => visible(pinned?.worker ?? pinned ?? "")],
+      ["Pinned to", ({ pinned_to: pinned }) => visible(pinned ?? "")],
       ["Lag", ({ lag }) => count(lag)],
       ["Last done offset", ({ offset }) => count(offset)],
       ["Goes on at", ({ next_offset: next }) => count(next)],
