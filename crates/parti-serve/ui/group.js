@@ -9,6 +9,7 @@
 import { GROUP_ACTIONS } from "./actions.js";
 import { groupPath } from "./api.js";
 import { Beats } from "./beats.js";
+import { Consumers } from "./consumers.js";
 import { confirmAction, resetCheckpoints } from "./dialogs.js";
 import { button, h, name, setAttr, setText } from "./dom.js";
 import { EventLog } from "./events.js";
@@ -62,9 +63,15 @@ export class GroupPage {
     this.model = new GroupModel();
     this.palette = new Palette();
     this.watch = new HandoffWatch();
-    this.rebalances = new Rebalances();
     this.times = new HandoffTimes();
+    this.rebalances = new Rebalances();
     this.beats = new Beats();
+    this.consumers = new Consumers(
+      () => api.get(groupPath(group, "/sessions"), SECOND * 10),
+      () => {
+        if (this.element.isConnected) for (const part of ["workers", "inspector"]) this.#wake(part);
+      },
+    );
     this.#build();
     this.#live = new Live((signal) => api.stream(groupPath(group, "/live"), signal), {
       event: (event, data) => this.#take(event, data),
@@ -101,10 +108,15 @@ export class GroupPage {
   }
 
   #build() {
-    const { model, palette, beats } = this;
+    const { model, palette, beats, consumers } = this;
     const wakes = (part) => () => this.#wake(part);
     const show = (kind) => (id) => this.inspector.show(kind, id, this.#api.now());
-    const [showPartition, showWorker] = [show("partition"), show("worker")];
+    const showPartition = show("partition");
+    const showWorker = (id) => {
+      const worker = model.workers.get(id);
+      if (worker) consumers.want(worker);
+      show("worker")(id);
+    };
     const reset = (ids) => resetCheckpoints(ids, { model }, (path, body) => this.#post(path, body));
     const act = (action, subject, context) =>
       confirmAction(action, subject, context, (path, body) => this.#post(path, body));
@@ -114,7 +126,7 @@ export class GroupPage {
       reset,
       wake: wakes("partitions"),
     });
-    this.workers = new WorkerTable(model, palette, beats, {
+    this.workers = new WorkerTable(model, palette, beats, consumers, {
       select: showWorker,
       wake: wakes("workers"),
     });
@@ -126,7 +138,7 @@ export class GroupPage {
       wake: wakes("events"),
     });
     this.whatIf = new WhatIf(model, (body) => this.#post("/plan", body));
-    this.inspector = new Inspector(model, palette, beats, {
+    this.inspector = new Inspector(model, palette, beats, consumers, {
       act,
       reset,
       chosen: (kind, id) => this.#chosen(kind, id),
@@ -273,6 +285,7 @@ export class GroupPage {
     this.palette.meet(model.workers.keys());
     this.beats.look(data.workers ?? [], now);
     this.beats.keep((id) => model.workers.has(id));
+    this.consumers.look(model.workers.values(), performance.now());
     if (event === "group" || data.handoffs || moves.length > 0) {
       const ownerOf = (id) => model.partition(id)?.owner ?? null;
       this.watch.look(model.handoffs, moves, ownerOf, performance.now());
