@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+import subprocess
 import time
 import unittest
 from pathlib import Path
@@ -535,6 +536,12 @@ class Shapes(Browsing):
                     "0": "preparing", "1": "ready", "2": "releasing", "3": "taking"})
                 self.assert_fits(page, f"handoffs at {what}")
                 shoot(page, f"handoffs-{what}")
+        # So does the program, to whoever asks without a browser.
+        described = subprocess.run(
+            [parti(), "group", "describe", "--store", "sqlite:group.db", "--group", "g", "-o", "json"],
+            cwd=self.folder, capture_output=True, text=True, check=True)
+        self.assertEqual([move["stage"] for move in json.loads(described.stdout)["handoffs"]],
+                         ["preparing", "ready", "releasing", "taking"])
         served.write(moved(3, 8, 1) | moved(4, 9, 1) | {
             "partitions/g/2": records["partitions/g/2"] | {"owner": None, "incarnation": None}})
         wait(page, plot, "Handoffs40 msp50 of 12 · pause 2 ms (rings)")
