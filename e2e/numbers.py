@@ -3,18 +3,24 @@
     cargo xtask numbers     5,000 partitions, 64 workers, all of them changing 10 times a second
 
     store ──▶ parti serve ──▶ Relay ──▶ Chromium ──▶ its own trace
-                                └─ the live stream: the group, then a change every 100 ms
+      ▲            │            └─ the live stream: the group, then a change every 100 ms
+      └─ Writer    └──▶ what it tells by itself of a group that is written ten times a second
 
 Files and the group come from a real `parti serve`. No real group writes all of its checkpoints so
-often, so the changes come from a relay here. The trace tells of every task of the page's main thread: from
-the opening of the page on, and then while everything changes. Fails if a number is worse than
-promised. Tasks count by the time of the processor: on a machine that does other work, too, the
-rest of their length is not the page's.
+often, and how often the service tells of them depends on what that costs it, so the page's changes
+come from a relay here. How many changes the service tells by itself, with no page that looks, is
+measured after that, and only printed.
+
+The trace tells of every task of the page's main thread: from the opening of the page on, and then
+while everything changes. Fails if a number is worse than promised. Tasks while everything changes
+count by the clock, so this is for a machine that does nothing else. Those of the opening count by
+the time of the processor: some of their length the browser itself takes, to start.
 """
 
 import json
 import os
 import random
+import sqlite3
 import sys
 import tempfile
 import threading
@@ -26,35 +32,13 @@ from urllib.parse import urlsplit
 from playwright.sync_api import sync_playwright
 
 from browser import FLAGS
-from scene import Served, chromium, until
+from scene import PARTITIONS, WORKERS, Served, checkpoint, chromium, group_of, until
 
-PARTITIONS, WORKERS, EVERY = 5_000, 64, 0.1
+EVERY = 0.1
 LENGTH = float(os.environ.get("LENGTH", 20))
 
 # What is promised (docs/serve.md).
 FIRST_PAINT_MS, TRANSFERRED, TASK_MS = 1_000, 300_000, 50
-
-NONCE = "0000000000000001"
-
-
-def records():
-    """A group with everything served."""
-    now = int(time.time() * 1000)
-    yield "group/g", {"v": 1, "store": NONCE, "stream": NONCE, "coordination": "leader",
-                      "nonce": NONCE}
-    yield "leader/g", {"v": 1, "worker": "worker-0", "incarnation": 1, "term": 1, "beat": 1,
-                       "nonce": NONCE}
-    for number in range(WORKERS):
-        yield f"workers/g/worker-{number}", {
-            "v": 1, "incarnation": 1, "beat": 1, "status": "live", "state": 4, "term": 1,
-            "released": 0, "applied": 1, "ready": {"version": 0, "partitions": []},
-            "blocked_by": [], "load": 78, "degraded": None, "partitions": NONCE,
-            "renewed_at": now, "nonce": NONCE}
-    for number in range(PARTITIONS):
-        yield f"partitions/g/{number}", {
-            "v": 1, "epoch": 1, "owner": f"worker-{number % WORKERS}", "incarnation": 1,
-            "start": 0, "offset": 1, "next_offset": 2, "begun": None, "nonce": NONCE,
-            "claimed_at": now, "updated_at": now}
 
 
 class Relay(ThreadingHTTPServer):
@@ -130,6 +114,72 @@ class Relayed(BaseHTTPRequestHandler):
             pass  # the page was closed
 
 
+class Writer(threading.Thread):
+    """Writes all checkpoints anew every 100 ms, or as often as it can, as workers would."""
+
+    def __init__(self, served):
+        super().__init__(daemon=True)
+        self.file, self.ended, self.rounds = served.folder / "group.db", threading.Event(), 0
+
+    def run(self):
+        with sqlite3.connect(self.file, timeout=60) as db:
+            due = time.monotonic()
+            while not self.ended.wait(max(0, due - time.monotonic())):
+                self.write(db)
+                self.rounds += 1
+                due = max(due + EVERY, time.monotonic())
+        db.close()
+
+    def write(self, db):
+        now = int(time.time() * 1000)
+        db.execute("BEGIN IMMEDIATE")
+        (revision,) = db.execute("SELECT revision FROM counter").fetchone()
+        db.execute("UPDATE counter SET revision = revision + ?", (PARTITIONS,))
+        db.executemany("UPDATE records SET revision = ?, value = ? WHERE key = ?", (
+            (revision + 1 + number,
+             json.dumps(checkpoint(number, WORKERS, self.rounds + 2, now)).encode(),
+             f"partitions/g/{number}")
+            for number in range(PARTITIONS)))
+        db.commit()
+
+
+def processor(served):
+    """Seconds of the processor that the service has taken."""
+    with open(f"/proc/{served.process.child.pid}/stat") as stat:
+        user, system = stat.read().rsplit(")", 1)[1].split()[11:13]
+    return (int(user) + int(system)) / os.sysconf("SC_CLK_TCK")
+
+
+def partitions_told(stream):
+    """How many partitions each change of a live stream tells of."""
+    waiting = b""
+    while chunk := stream.read1(1 << 20):
+        waiting += chunk
+        *frames, waiting = waiting.split(b"\n\n")
+        yield from (frame.count(b'"partition":') for frame in frames
+                    if frame.startswith(b"event: change\n"))
+
+
+def tell(served):
+    """Prints what the service itself tells of a group that is written all the time."""
+    writer = Writer(served)
+    with urllib.request.urlopen(f"{served.url}/v1/groups/g/live") as stream:
+        told = partitions_told(stream)
+        writer.start()
+        next(told)  # what is measured begins at a change
+        began, rounds, cpu, counts = time.monotonic(), writer.rounds, processor(served), []
+        while (length := time.monotonic() - began) < LENGTH:
+            counts.append(next(told))
+        rounds, cpu = writer.rounds - rounds, processor(served) - cpu
+        writer.ended.set()
+        writer.join()
+    each = sum(counts) / PARTITIONS / length
+    print(f"the service       tells {len(counts) / length:.1f} changes a second by itself, each of "
+          f"{sum(counts) / len(counts):.0f} partitions on average: of each partition {each:.1f} "
+          f"times a second, for {cpu / length:.2f} of a core; each is written "
+          f"{rounds / length:.1f} times a second")
+
+
 def main_thread(trace):
     """Every task of the page's main thread: `(begin, length, cpu)`, in milliseconds."""
     names = {(event["pid"], event["tid"]) for event in trace
@@ -155,11 +205,13 @@ def summary(tasks):
 def measure(folder):
     served = Served(folder)
     try:
-        served.write(dict(records()))
+        served.write(dict(group_of(PARTITIONS, WORKERS)))
         relay = Relay(served)
         with sync_playwright() as playwright:
             browser = playwright.chromium.launch(executable_path=chromium(), args=FLAGS)
-            return look(browser, relay)
+            is_good = look(browser, relay)
+        tell(served)
+        return is_good
     finally:
         served.end()
 
@@ -199,15 +251,16 @@ def look(browser, relay):
     print(f"first paint       {first:.0f} ms")
     print(f"transferred       {sum(assets.values()) / 1000:.1f} KB in {len(assets)} files, besides "
           f"the group itself ({len(relay.whole) / 1000:.0f} KB)")
-    print(f"changes           {told / length:.1f} a second sent, {changes / length:.1f} taken in, "
+    print(f"changes           {told / length:.1f} a second sent by the relay, {changes / length:.1f} taken in, "
           f"each of all {PARTITIONS} partitions and {WORKERS} workers "
           f"({len(relay.changes[0]) / 1000:.0f} KB)")
     print(f"opening           {summary([task for task in tasks if task[0] < changing])}")
     print(f"changing          {summary([task for task in tasks if task[0] >= changing])}; "
           f"busy for {busy:.0f} %")
-    longest = max(cpu for *_, cpu in tasks)
+    opening = max(cpu for begin, _, cpu in tasks if begin < changing)
+    longest = max(duration for begin, duration, _ in tasks if begin >= changing)
     return (first <= FIRST_PAINT_MS and sum(assets.values()) <= TRANSFERRED
-            and longest <= TASK_MS and changes / length > 9)
+            and max(opening, longest) <= TASK_MS and changes / length > 9)
 
 
 # Runs in the page before its own scripts: counts the changes that it takes in.

@@ -130,11 +130,11 @@ class Process:
 class Served:
     """`parti serve` in a folder of its own, with a SQLite file and a log."""
 
-    def __init__(self, folder, token=None, config=None, read_token=None):
+    def __init__(self, folder, token=None, config=None, read_token=None, listen="127.0.0.1:0"):
         self.folder = Path(folder)
         self.token = token
         command = [parti(), "serve", "--store", "sqlite:group.db", "--source", "log:log",
-                   "--listen", "127.0.0.1:0"]
+                   "--listen", listen]
         if config:
             (self.folder / "serve.yaml").write_text(config)
             command += ["--config", "serve.yaml"]
@@ -173,6 +173,35 @@ class Served:
 
     def end(self):
         return self.process.end()
+
+
+# A large group.
+PARTITIONS, WORKERS = 5_000, 64
+NONCE = "0000000000000001"
+
+
+def group_of(partitions, workers):
+    """The records of a group in which everything is served."""
+    now = int(time.time() * 1000)
+    yield "group/g", {"v": 1, "store": NONCE, "stream": NONCE, "coordination": "leader",
+                      "nonce": NONCE}
+    yield "leader/g", {"v": 1, "worker": "worker-0", "incarnation": 1, "term": 1, "beat": 1,
+                       "nonce": NONCE}
+    for number in range(workers):
+        yield f"workers/g/worker-{number}", {
+            "v": 1, "incarnation": 1, "beat": 1, "status": "live", "state": 4, "term": 1,
+            "released": 0, "applied": 1, "ready": {"version": 0, "partitions": []},
+            "blocked_by": [], "load": 78, "degraded": None, "partitions": NONCE,
+            "renewed_at": now, "nonce": NONCE}
+    for number in range(partitions):
+        yield f"partitions/g/{number}", checkpoint(number, workers, 1, now)
+
+
+def checkpoint(number, workers, offset, now):
+    """The record of a partition of such a group."""
+    return {"v": 1, "epoch": 1, "owner": f"worker-{number % workers}", "incarnation": 1,
+            "start": 0, "offset": offset, "next_offset": offset + 1, "begun": None,
+            "nonce": NONCE, "claimed_at": now, "updated_at": now}
 
 
 def foreign(name):

@@ -3,12 +3,13 @@
 import json
 import os
 import signal
+import subprocess
 import time
 import unittest
 from pathlib import Path
 
-from browser import Browsing, owners, picture_of_map, wait, wait_for_loads
-from scene import foreign, parti, until
+from browser import GONE, LIVE, Browsing, owners, painted, wait, wait_for_loads
+from scene import NONCE, PARTITIONS, WORKERS, foreign, group_of, parti, until
 
 SHOTS = os.environ.get("SCREENSHOTS")
 
@@ -21,6 +22,14 @@ def shoot(page, name):
     if SHOTS:
         Path(SHOTS).mkdir(parents=True, exist_ok=True)
         page.screenshot(path=f"{SHOTS}/{name}.png")
+
+
+def living(page):
+    """The workers whose session is not over, as the table shows them."""
+    return set(page.evaluate("""() =>
+        [...document.querySelectorAll('#workers tbody tr')]
+            .filter((row) => !/evicted|left/.test(row.cells[1].textContent))
+            .map((row) => row.querySelector('.name').textContent)"""))
 
 
 class Demo(Browsing):
@@ -42,9 +51,10 @@ class Demo(Browsing):
 
     def test_a_kill_is_seen_and_a_drain_by_click_moves_everything(self):
         demo, url = self.demo()
-        page = self.open(url)
+        page = self.open(url, expects=GONE)
         wait_for_loads(page, "Object.values(loads).reduce((a, b) => a + b, 0) === 12")
-        before = picture_of_map(page)
+        page.get_by_label("By id", exact=True).check()
+        painted(page)
         # Somebody joins, somebody leaves, somebody is killed; the page follows by itself.
         killed = demo.says(r"(worker-\d+) is killed")[1]
         # Its name may be somebody else's by then: on a busy machine a worker that lives can lose its
@@ -52,15 +62,16 @@ class Demo(Browsing):
         wait(page, "text => document.getElementById('events').textContent.includes(text)",
              f"{killed} lost")
         wait_for_loads(page, "Object.values(loads).reduce((a, b) => a + b, 0) === 12")
-        wait(page, "before => document.querySelector('#map canvas').toDataURL() !== before",
-             before)
+        # Every cell has the colour of somebody who lives: what the dead one had, too.
+        until("the map is of the living", lambda: set(painted(page).values()) <= living(page))
         # The timeline tells why, and how much was placed anew.
         wait(page, "text => document.getElementById('rebalances').textContent.includes(text)",
              f"{killed} lost — ")
         self.assert_never_reloaded(page)
         shoot(page, "demo-after-the-kill")
 
-        victim = next(owner for owner in owners(page).values() if owner not in (None, killed))
+        before = painted(page)
+        victim = next(owner for owner in before.values() if owner != killed)
         asked = []
         page.on("request", lambda request: asked.append(request.url)
                 if request.method == "POST" else None)
@@ -81,76 +92,148 @@ class Demo(Browsing):
         wait_for_loads(page, f"loads['{victim}'] === 0 && "
                              "Object.values(loads).reduce((a, b) => a + b, 0) === 12")
         page.wait_for_selector("#notices .notice.done")
-        until("others have everything",
-              lambda: not {victim, None} & set(owners(page).values()))
+        # On the map, too: each of its cells has the colour of another one.
+        after = until("others have everything", lambda: (
+            now := painted(page)) and victim not in now.values() and now)
+        moved = [partition for partition, owner in before.items() if owner == victim]
+        self.assertTrue(moved)
+        self.assertTrue(all(after[partition] in living(page) for partition in moved), after)
         self.assert_never_reloaded(page)
         self.audit(demo)
         # The page says so itself: nobody has to reload it to find out.
-        wait(page, "document.getElementById('live').textContent !== 'Live'")
+        wait(page, f"!({LIVE})")
 
-    def test_the_keyboard_alone_drains_a_worker(self):
+    def test_the_keyboard_alone_does_everything(self):
         demo, url = self.demo()
-        page = self.open(url)
+        page = self.open(url, expects=GONE)
         # After that nobody comes or goes by itself: two are left.
         killed = demo.says(r"(worker-\d+) is killed")[1]
         wait(page, "text => document.getElementById('events').textContent.includes(text)",
              f"{killed} lost")
-        wait_for_loads(page, "Object.values(loads).reduce((a, b) => a + b, 0) === 12")
+        all_owned = "Object.values(loads).reduce((a, b) => a + b, 0) === 12"
+        all_served = "document.querySelectorAll('#partitions td.status.served').length === 12"
+        wait_for_loads(page, all_owned)
         victim = next(owner for owner in owners(page).values() if owner not in (None, killed))
+        keys = Keys(self, page)
 
-        def tab_to(what, most=80):
-            """Goes from control to control until one has this label."""
-            for _ in range(most):
-                page.keyboard.press("Tab")
-                label = page.evaluate("""() => {
-                    const at = document.activeElement;
-                    const named = at.labels?.[0]?.textContent ?? at.getAttribute('aria-label');
-                    return (named ?? at.textContent ?? '').trim();
-                }""")
-                if label.endswith(what):
-                    visible = page.evaluate("document.activeElement.matches(':focus-visible')")
-                    self.assertTrue(visible, f"the focus on {what} shows")
-                    return
-            self.fail(f"Tab does not reach {what}")
-
-        tab_to(victim)
-        page.keyboard.press("Enter")
+        keys.press_at(victim)
         page.wait_for_selector("aside.inspector:not([hidden])")
-        tab_to("Drain…")
-        page.keyboard.press("Enter")
+        keys.press_at("Drain…")
         page.wait_for_selector("dialog[open]")
         # A dialogue keeps the focus; Escape leaves it, and Enter comes back.
         page.keyboard.press("Escape")
         page.wait_for_selector("dialog", state="detached")
-        focused = page.evaluate("document.activeElement.textContent")
-        self.assertEqual(focused, "Drain…", "the focus comes back to where it was")
+        self.assertEqual(keys.label(), "Drain…", "the focus comes back to where it was")
         page.keyboard.press("Enter")
-        page.wait_for_selector("dialog[open]")
-        if page.evaluate("document.activeElement.tagName") != "INPUT":
-            tab_to("Reason")
-        page.keyboard.type("no mouse today")
-        tab_to(f"Drain {victim}")
-        page.keyboard.press("Enter")
-        page.wait_for_selector("dialog", state="detached")
-        wait_for_loads(page, f"loads['{victim}'] === 0 && "
-                             "Object.values(loads).reduce((a, b) => a + b, 0) === 12")
-        # The map is for the keyboard, too: Enter on a cell shows its partition. What is paused
-        # waits, and is not lost.
-        page.evaluate("document.querySelector('#map .map-box').focus()")
+        keys.confirm("no mouse today", f"Drain {victim}")
+        wait_for_loads(page, f"loads['{victim}'] === 0 && {all_owned}")
+
+        # The map is for the keyboard, too: Enter on a cell shows its partition.
+        keys.tab_to(MAP)
         page.keyboard.press("ArrowRight")
         page.keyboard.press("Enter")
-        wait(page, "document.getElementById('inspector-title').textContent.includes('Partition')")
-        tab_to("Pause…")
+        paused = keys.partition()
+        keys.press_at("Pause…")
+        keys.confirm("a rest", f"Pause partition {paused}")
+        self.wait_for_lag(page, paused)
+        # Its button is gone; the focus is still in the panel.
+        keys.press_at("Resume…")
+        keys.confirm("rested", f"Resume partition {paused}")
+        wait(page, all_served)
+        self.assertIsNotNone(owners(page)[paused])
+
+        keys.press_at(victim)
+        keys.press_at("Undrain…")
+        keys.confirm("back to work", f"Undrain {victim}")
+        wait_for_loads(page, f"loads['{victim}'] > 0 && {all_owned}")
+        wait(page, all_served)
+
+        keys.tab_to(MAP)
+        page.keyboard.press("Home")
         page.keyboard.press("Enter")
+        moved = keys.partition()
+        owner = owners(page)[moved]
+        other = next(worker for worker in owners(page).values() if worker != owner)
+        keys.press_at("Move…")
         page.wait_for_selector("dialog[open]")
-        page.get_by_label("Reason").fill("a rest")
-        page.locator("dialog button[type=submit]").press("Enter")
-        page.wait_for_selector("dialog", state="detached")
-        wait(page, "document.querySelectorAll('#partitions td.status.paused').length === 1")
-        lag = "Number(document.querySelector('#partitions tr:has(td.status.paused)')" \
-              ".cells[3].textContent)"
-        wait(page, f"{lag} > 0")
+        keys.choose("To", other)
+        keys.confirm("over there", f"Move partition {moved}")
+        until("it has moved", lambda: owners(page)[moved] == other)
+        wait(page, """worker => [...document.querySelectorAll('aside.inspector dl > div')]
+            .some((row) => row.textContent === `Pinned to${worker}`)""", other)
+
+        # What is paused waits, and is not lost.
+        keys.press_at("Pause…")
+        keys.confirm("until the end", f"Pause partition {moved}")
+        self.wait_for_lag(page, moved)
         self.assertGreater(self.audit(demo)["waiting"], 0)
+
+    def wait_for_lag(self, page, partition):
+        """Waits until this one, and no other, is paused and has messages that wait."""
+        wait(page, """partition => {
+            const paused = [...document.querySelectorAll('#partitions tr:has(td.status.paused)')];
+            return paused.length === 1 && Number(paused[0].cells[3].textContent) > 0
+                && paused[0].querySelector('th .name').textContent === partition;
+        }""", partition)
+
+
+# How the label of the map ends.
+MAP = "The table of partitions tells the same."
+
+
+class Keys:
+    """A page by keyboard: no mouse, and no script that moves the focus."""
+
+    def __init__(self, case, page):
+        self.case, self.page = case, page
+
+    def label(self):
+        """What the control that has the focus is called."""
+        return self.page.evaluate("""() => {
+            const at = document.activeElement;
+            if (at === document.body) return '';
+            const named = at.labels?.[0]?.textContent ?? at.getAttribute('aria-label');
+            return (named ?? at.textContent ?? '').trim();
+        }""")
+
+    def tab_to(self, what, most=120):
+        """Goes from control to control until one's label ends like this."""
+        for _ in range(most):
+            self.page.keyboard.press("Tab")
+            if self.label().endswith(what):
+                shows = self.page.evaluate("document.activeElement.matches(':focus-visible')")
+                self.case.assertTrue(shows, f"the focus on {what} shows")
+                return
+        self.case.fail(f"Tab does not reach {what}")
+
+    def press_at(self, what):
+        self.tab_to(what)
+        self.page.keyboard.press("Enter")
+
+    def go_to(self, what):
+        """As `tab_to`, from where the focus may be already."""
+        if not self.label().endswith(what):
+            self.tab_to(what)
+
+    def choose(self, field, option):
+        self.go_to(field)
+        self.page.keyboard.type(option)
+        chosen = self.page.evaluate("document.activeElement.value")
+        self.case.assertEqual(chosen, option)
+
+    def confirm(self, reason, button):
+        """Gives a reason in the dialogue that opens, confirms it, and waits for the effect."""
+        self.page.wait_for_selector("dialog[open]")
+        self.go_to("Reason")
+        self.page.keyboard.type(reason)
+        self.press_at(button)
+        self.page.wait_for_selector("dialog", state="detached")
+
+    def partition(self):
+        """Which one the panel shows."""
+        title = "document.getElementById('inspector-title')"
+        wait(self.page, f"{title}.textContent.startsWith('Partition ')")
+        return self.page.evaluate(f"{title}.querySelector('.name').textContent")
 
 
 # An operator's request, in the store.
@@ -379,18 +462,113 @@ class Shapes(Browsing):
                 self.assert_fits(page, f"the panel at {what}")
                 page.get_by_role("button", name="Evict…").click()
                 page.wait_for_selector("dialog[open]")
-                inside = page.evaluate("""() => {
-                    const { left, right } =
-                        document.querySelector('dialog').getBoundingClientRect();
-                    return left >= 0 && right <= innerWidth;
-                }""")
-                self.assertTrue(inside, f"the dialogue at {what}")
+                self.assert_inside(page, "dialog", f"the dialogue at {what}")
                 shoot(page, f"dialog-{what}")
                 light = page.evaluate(LIGHTNESS)
                 backgrounds[scheme] = light["page"]
                 self.assertGreater(contrast(light["page"], light["ink"]), 7, f"text at {what}")
         self.assertGreater(backgrounds["light"], 0.8)
         self.assertLess(backgrounds["dark"], 0.05)
+
+
+    def test_thousands_of_partitions_at_every_width_light_and_dark(self):
+        served = self.serve()
+        served.write(dict(group_of(PARTITIONS, WORKERS)))
+        mine = len(range(WORKERS - 1, PARTITIONS, WORKERS))
+        for scheme in ("light", "dark"):
+            for width, height in ((390, 844), (1600, 1000)):
+                what = f"{width}-{scheme}"
+                page = self.open(f"{served.url}/#/groups/g", width, height, scheme)
+                wait(page, f"document.querySelectorAll('#workers tbody tr').length === {WORKERS}")
+                found = "document.querySelector('#partitions [role=status]').textContent"
+                wait(page, f"{found} === '{PARTITIONS:,}'")
+                wait(page, "document.querySelector('#map .legend').textContent.includes('full from')")
+                self.assert_fits(page, f"the group at {what}")
+                shoot(page, f"large-{what}")
+                # Only rows in view exist, however many partitions there are.
+                rows = "document.querySelectorAll('#partitions tbody tr[data-at]').length"
+                self.assertLess(page.evaluate(rows), 100)
+                filtering = page.get_by_label("Filter partitions by id or owner")
+                filtering.fill(f"worker-{WORKERS - 1}")
+                wait(page, f"{found} === '{mine} of {PARTITIONS:,}'")
+                self.assert_fits(page, f"what was filtered at {what}")
+                page.locator("#partitions tbody tr[data-at]").first.click()
+                wait(page, "text => document.getElementById('inspector-title').textContent === text",
+                     f"Partition {WORKERS - 1}")
+                self.assert_fits(page, f"the panel at {what}")
+                self.assert_inside(page, "aside.inspector", f"the panel at {what}")
+                shoot(page, f"large-filtered-{what}")
+                page.close()
+
+    def test_handoffs_are_shown_step_by_step_and_as_long_as_they_took(self):
+        served = self.serve()
+        records = dict(group_of(4, 1)) | dict(group_of(0, 2))
+        told = {"v": 1, "version": 2, "term": 1, "incarnation": 1, "lifecycle": "stable",
+                "serve": ["0", "1"], "prepare": [], "release": [], "nonce": NONCE}
+        records["assignments/g/worker-0"] = told
+        records["assignments/g/worker-1"] = told | {"serve": ["3"], "prepare": [
+            {"partition": partition, "owner": "worker-0"} for partition in ("0", "1", "2")]}
+        records["workers/g/worker-1"] |= {"ready": {"version": 2, "partitions": ["1"]}}
+        records["partitions/g/3"] |= {"owner": None, "incarnation": None}
+
+        def moved(number, took, pause):
+            """A line of the history, of three that moved."""
+            return {f"events/g/{number:020}": {
+                "v": 1, "at": int(time.time() * 1000), "worker": "worker-0", "kind": "handoff",
+                "text": "moved", "nonce": NONCE,
+                "moves": {"count": 3, "reason": "x", "took_ms": took, "pause_ms": pause}}}
+
+        steps = """() => Object.fromEntries([...document.querySelectorAll('.handoffs li:has(.now)')]
+            .map((row) => [row.querySelector('.name')?.textContent,
+                           row.querySelector('.now').textContent])
+            .filter(([name]) => name !== undefined))"""
+        plot = "text => document.querySelectorAll('.plot-head')[2].textContent === text"
+        # What is over before anybody could see it has a length, too; also before the page is opened.
+        served.write(records | moved(1, 40, 2) | moved(2, 90, 7))
+        for scheme in ("light", "dark"):
+            for width, height in ((390, 844), (1600, 1000)):
+                what = f"{width}-{scheme}"
+                page = self.open(f"{served.url}/#/groups/g", width, height, scheme)
+                wait(page, plot, "Handoffs90 msp50 of 6 · pause 7 ms (rings)")
+                shoot(page, f"durations-{what}")
+                page.locator("#handoffs").scroll_into_view_if_needed()
+                until("all stages", lambda: page.evaluate(steps) == {
+                    "0": "preparing", "1": "ready", "2": "releasing", "3": "taking"})
+                self.assert_fits(page, f"handoffs at {what}")
+                shoot(page, f"handoffs-{what}")
+        # So does the program, to whoever asks without a browser.
+        described = subprocess.run(
+            [parti(), "group", "describe", "--store", "sqlite:group.db", "--group", "g", "-o", "json"],
+            cwd=self.folder, capture_output=True, text=True, check=True)
+        self.assertEqual([move["stage"] for move in json.loads(described.stdout)["handoffs"]],
+                         ["preparing", "ready", "releasing", "taking"])
+        served.write(moved(3, 8, 1) | moved(4, 9, 1) | {
+            "partitions/g/2": records["partitions/g/2"] | {"owner": None, "incarnation": None}})
+        wait(page, plot, "Handoffs40 msp50 of 12 · pause 2 ms (rings)")
+        until("the owner has let go", lambda: page.evaluate(steps)["2"] == "taking")
+
+    def test_consumers_are_named_beside_their_workers(self):
+        # A session lives for long without a sign of life.
+        served = self.serve(config="heartbeat_interval: 1s\nheartbeat_ttl: 10m\n"
+                                   "worker_id_ttl: 11m\nsettle_time: 200ms\n")
+        served.make_group("g", "t", 4)
+        page = self.open(f"{served.url}/#/groups/g")
+        names = "text => document.getElementById('workers').textContent.includes(text)"
+        panel = "text => document.querySelector('aside.inspector dl').textContent.includes(text)"
+        # Each comes while the page is open; a name is text, whatever it is made of.
+        for consumer, metadata in (("billing", {"host": "rack-7"}), (HOSTILE, {HOSTILE: [HOSTILE]})):
+            status, opened = served.call("POST", "/v1/groups/g/sessions", {
+                "consumer": consumer, "topic": "t", "metadata": metadata})
+            self.assertEqual(status, 201, opened)
+            wait(page, names, consumer)
+            page.get_by_role("button", name=opened["worker"]).click()
+            wait(page, panel, f"Consumer{consumer}")
+            wait(page, panel, f"Metadata{next(iter(metadata))}: ")
+        shoot(page, "consumers")
+        images = page.evaluate("[...document.images].map((image) => image.getAttribute('src'))")
+        self.assertEqual(set(images), {"/icon.svg"}, "no name became an image")
+        self.assertIsNone(page.evaluate("window.hacked ?? null"))
+        self.assert_fits(page, "a consumer's name")
 
 
 # Runs in the page: how light, as WCAG counts it, the page and its text are.

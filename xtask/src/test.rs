@@ -28,6 +28,7 @@ const MODULES: &str = "crates/parti-serve/ui/tests";
 /// Tests of the whole program, by what they are about.
 const OUTSIDE: &[(&str, &str)] = &[
     ("the dashboard in a browser", "test_dashboard"),
+    ("tokens and roles in a browser", "test_login"),
     ("the API against its description", "test_api"),
     ("crowds and bad company", "test_crowd"),
     ("several languages in one group", "test_languages"),

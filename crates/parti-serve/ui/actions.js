@@ -65,7 +65,7 @@ export const PARTITION_ACTIONS = {
   },
   unpin: {
     verb: "Unpin",
-    offered: (partition) => partition.pinned !== null,
+    offered: (partition) => partition.pinned_to !== null,
     request: ({ partition }) => ({ kind: "unpin", partition }),
     effects: () => ["The strategy decides again where it is served. It may move."],
   },

@@ -12,6 +12,7 @@ let page = null;
 let asking = false;
 let countdown = null;
 let hidden = null;
+let turn = 0;
 
 /** A tab that is hidden for so long need not be live. */
 const HIDDEN_MS = 60_000;
@@ -90,6 +91,7 @@ function showState(state) {
 /** The server said no: a token may help, or a person. */
 function refuse(error) {
   if (error.wantsToken) {
+    beNobody();
     enterToken(error.message);
     return;
   }
@@ -120,8 +122,11 @@ async function enterToken(why) {
 
 /** Learns who serves this page, and what we may do. */
 async function learn() {
+  turn += 1;
+  const asked = turn;
   try {
     const about = await api.get("/v1/about");
+    if (asked !== turn) return; // by another token meanwhile
     const mayOperate = about.role === "operate";
     document.body.classList.toggle("may-operate", mayOperate);
     setText(byId("about"), `${visible(about.store)} · Parti ${visible(about.version)}`);
@@ -132,6 +137,13 @@ async function learn() {
   }
 }
 
+/** What we may do is not known, until a server says so: what was offered to another token is not. */
+function beNobody() {
+  turn += 1;
+  document.body.classList.remove("may-operate");
+  setText(byId("role"), "");
+}
+
 /** Nobody looks at what is hidden; it may have been opened so, too. */
 function lookAround() {
   clearTimeout(hidden);
@@ -140,6 +152,7 @@ function lookAround() {
 }
 
 function start() {
+  beNobody();
   byId("forget").hidden = !api.hasToken;
   document.body.classList.add("stale");
   open();

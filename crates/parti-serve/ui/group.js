@@ -9,11 +9,12 @@
 import { GROUP_ACTIONS } from "./actions.js";
 import { groupPath } from "./api.js";
 import { Beats } from "./beats.js";
+import { Consumers } from "./consumers.js";
 import { confirmAction, resetCheckpoints } from "./dialogs.js";
 import { button, h, name, setAttr, setText } from "./dom.js";
 import { EventLog } from "./events.js";
-import { age, compact, count, duration, visible, words } from "./format.js";
-import { HandoffWatch, Meter, Rebalances, Series, quantile } from "./history.js";
+import { age, clock, compact, count, duration, visible, words } from "./format.js";
+import { HandoffTimes, HandoffWatch, Meter, Rebalances, Series } from "./history.js";
 import { Inspector } from "./inspector.js";
 import { Live } from "./live.js";
 import { PartitionMap } from "./map.js";
@@ -62,8 +63,15 @@ export class GroupPage {
     this.model = new GroupModel();
     this.palette = new Palette();
     this.watch = new HandoffWatch();
+    this.times = new HandoffTimes();
     this.rebalances = new Rebalances();
     this.beats = new Beats();
+    this.consumers = new Consumers(
+      () => api.get(groupPath(group, "/sessions"), SECOND * 10),
+      () => {
+        if (this.element.isConnected) for (const part of ["workers", "inspector"]) this.#wake(part);
+      },
+    );
     this.#build();
     this.#live = new Live((signal) => api.stream(groupPath(group, "/live"), signal), {
       event: (event, data) => this.#take(event, data),
@@ -100,10 +108,15 @@ export class GroupPage {
   }
 
   #build() {
-    const { model, palette, beats } = this;
+    const { model, palette, beats, consumers } = this;
     const wakes = (part) => () => this.#wake(part);
     const show = (kind) => (id) => this.inspector.show(kind, id, this.#api.now());
-    const [showPartition, showWorker] = [show("partition"), show("worker")];
+    const showPartition = show("partition");
+    const showWorker = (id) => {
+      const worker = model.workers.get(id);
+      if (worker) consumers.want(worker);
+      show("worker")(id);
+    };
     const reset = (ids) => resetCheckpoints(ids, { model }, (path, body) => this.#post(path, body));
     const act = (action, subject, context) =>
       confirmAction(action, subject, context, (path, body) => this.#post(path, body));
@@ -113,7 +126,7 @@ export class GroupPage {
       reset,
       wake: wakes("partitions"),
     });
-    this.workers = new WorkerTable(model, palette, beats, {
+    this.workers = new WorkerTable(model, palette, beats, consumers, {
       select: showWorker,
       wake: wakes("workers"),
     });
@@ -125,7 +138,7 @@ export class GroupPage {
       wake: wakes("events"),
     });
     this.whatIf = new WhatIf(model, (body) => this.#post("/plan", body));
-    this.inspector = new Inspector(model, palette, beats, {
+    this.inspector = new Inspector(model, palette, beats, consumers, {
       act,
       reset,
       chosen: (kind, id) => this.#chosen(kind, id),
@@ -184,8 +197,8 @@ export class GroupPage {
     return [
       show("head", 200, (now) => this.#paintHead(now)),
       show("map", 0, () => this.map.render(this.#sums.maxLag)),
-      show("handoffs", 100, (now) => {
-        this.handoffs.render(now, this.#handoffsChanged);
+      show("handoffs", 100, () => {
+        this.handoffs.render(performance.now(), this.#handoffsChanged);
         this.#handoffsChanged = false;
       }),
       show("requests", 200, (now) => this.requests.render(now)),
@@ -210,10 +223,14 @@ export class GroupPage {
   #buildPlots(wakes) {
     const { done, come, lag } = this.#series;
     const rate = (value) => `${compact(value)}/s`;
-    const took = () => {
-      const known = this.watch.finished.filter((handoff) => handoff.took !== null);
-      return known.map(({ at, took }) => [at, took]);
-    };
+    const dots = [
+      { points: () => this.times.list.map(({ at, took }) => [at, took]), ink: "accent" },
+      {
+        points: () => this.times.list.map(({ at, pause }) => [at, pause]),
+        ink: "warn",
+        hollow: true,
+      },
+    ];
     const lines = [
       { series: come, ink: "second", dashed: true },
       { series: done, ink: "accent", filled: true },
@@ -225,7 +242,7 @@ export class GroupPage {
         format: compact,
         wake: wakes("lag"),
       }),
-      new Plot("Handoffs", { dots: took, format: duration, wake: wakes("durations") }),
+      new Plot("Handoffs", { dots, format: duration, wake: wakes("durations") }),
     ];
   }
 
@@ -268,11 +285,16 @@ export class GroupPage {
     this.palette.meet(model.workers.keys());
     this.beats.look(data.workers ?? [], now);
     this.beats.keep((id) => model.workers.has(id));
+    this.consumers.look(model.workers.values(), performance.now());
     if (event === "group" || data.handoffs || moves.length > 0) {
-      this.watch.look(model.handoffs, moves, (id) => model.partition(id)?.owner ?? null, now);
+      const ownerOf = (id) => model.partition(id)?.owner ?? null;
+      this.watch.look(model.handoffs, moves, ownerOf, performance.now());
       this.#handoffsChanged = true;
     }
-    if (data.events) this.rebalances.events(data.events);
+    if (data.events) {
+      this.rebalances.events(data.events);
+      this.times.events(data.events);
+    }
     this.rebalances.plan(model.head.plan);
     this.#wake();
   }
@@ -282,7 +304,10 @@ export class GroupPage {
   #follow({ name, why }) {
     this.#isLive = name === "live";
     this.#blind = name === "blind" ? why : null;
-    if (name !== "live") this.beats.lost();
+    if (name !== "live") {
+      this.beats.lost();
+      this.watch.lost();
+    }
     this.#wake("head");
   }
 
@@ -389,12 +414,20 @@ export class GroupPage {
   }
 
   #paintDurations(now) {
-    const known = this.watch.finished.map(({ took }) => took).filter((took) => took !== null);
-    const note =
-      known.length > 0
-        ? `p50 of ${known.length}, longest ${duration(Math.max(...known))}`
-        : "none seen yet";
-    this.plots[2].render(now, known.length > 0 ? duration(quantile(known, 0.5)) : "–", note);
+    const told = this.times.summary();
+    if (told === null) {
+      const nobody = this.model.head.coordination === "leaderless";
+      this.plots[2].render(now, "–", nobody ? "no leader measures them" : "none yet");
+      return;
+    }
+    const { moved, since, took, pause } = told;
+    const half = duration(took.half);
+    const note = `p50 of ${count(moved)} · pause ${duration(pause.half)} (rings)`;
+    const whole =
+      `p50 of ${count(moved)} since ${clock(since, now)}, longest ${duration(took.longest)}; ` +
+      `nobody served for ${duration(pause.half)} (p50, rings), longest ${duration(pause.longest)}. ` +
+      "What ended together counts as its longest.";
+    this.plots[2].render(now, half, note, whole);
   }
 }
 

@@ -1,5 +1,5 @@
-// What the page remembers: rates and lag over time, handoffs it watched, rebalances. Pure: the
-// time is an argument.
+// What the page remembers: rates and lag over time, handoffs it watched or was told of, rebalances.
+// Pure: the time is an argument.
 
 /** Values at regular moments, the newest last, at most so many. */
 export class Series {
@@ -44,17 +44,27 @@ const FINISHED_KEPT = 200;
 /**
  * Handoffs as seen from here: when each began, when it reached its stage, how it ended. What is
  * shorter than the time between two updates is seen only as a change of owner: its length is
- * `null`.
+ * `null`. What was under way when the page began to look took longer than it saw.
  */
 export class HandoffWatch {
   constructor() {
     this.under = new Map();
-    /** Oldest first: `{ partition, from, to, at, took, outcome: "done" | "withdrawn" }`. */
+    /** Oldest first: `{ partition, from, to, took, whole, outcome: "done" | "withdrawn" }`. */
     this.finished = [];
+    /** Whether nothing is known of what is under way. */
+    this.blind = true;
+  }
+
+  /** From now on nothing is seen: what ends meanwhile ends at a time that nobody here knows. */
+  lost() {
+    this.under.clear();
+    this.blind = true;
   }
 
   /** Takes all handoffs under way, and the changes of owner `[id, from, to]` since last time. */
   look(handoffs, moves, ownerOf, now) {
+    const whole = !this.blind;
+    this.blind = false;
     const seen = new Set();
     for (const { partition, from, to, stage } of handoffs) {
       seen.add(partition);
@@ -62,7 +72,7 @@ export class HandoffWatch {
       if (known && known.to === to) {
         if (known.stage !== stage) Object.assign(known, { stage, since: now });
       } else {
-        this.under.set(partition, { partition, from, to, stage, begun: now, since: now });
+        this.under.set(partition, { partition, from, to, stage, begun: now, since: now, whole });
       }
     }
     for (const [partition, handoff] of this.under) {
@@ -70,17 +80,58 @@ export class HandoffWatch {
       this.under.delete(partition);
       const outcome = ownerOf(partition) === handoff.to ? "done" : "withdrawn";
       seen.add(partition);
-      this.#finish({ ...handoff, at: now, took: now - handoff.begun, outcome });
+      this.#finish({ ...handoff, took: now - handoff.begun, outcome });
     }
+    if (!whole) return;
     for (const [partition, from, to] of moves) {
       if (seen.has(partition) || from === null || to === null) continue;
-      this.#finish({ partition, from, to, at: now, took: null, outcome: "done" });
+      this.#finish({ partition, from, to, took: null, whole, outcome: "done" });
     }
   }
 
-  #finish({ partition, from, to, at, took, outcome }) {
-    this.finished.push({ partition, from, to, at, took, outcome });
+  #finish({ partition, from, to, took, whole, outcome }) {
+    this.finished.push({ partition, from, to, took, whole, outcome });
     if (this.finished.length > FINISHED_KEPT) this.finished.shift();
+  }
+}
+
+/** How many lines about handoffs are counted. */
+const TIMES_KEPT = 200;
+
+/**
+ * How long handoffs took, and for how long nobody served meanwhile, as their leader measured it and
+ * wrote it into the history: a line for all that ended together, with the longest of them.
+ */
+export class HandoffTimes {
+  constructor() {
+    /** Oldest first: `{ at, moved, took, pause }`. */
+    this.list = [];
+    this.#last = -Infinity;
+  }
+
+  #last;
+
+  /** Takes events, oldest first. Those that were seen before do not count again. */
+  events(events) {
+    for (const { n, at_ms: at, moves } of events) {
+      if (n <= this.#last) continue;
+      this.#last = n;
+      if (!moves) continue;
+      const { count: moved, took_ms: took, pause_ms: pause } = moves;
+      this.list.push({ at, moved, took, pause });
+      if (this.list.length > TIMES_KEPT) this.list.shift();
+    }
+  }
+
+  /** All of them in short; `null` of none. Half of what moved took no longer than `half`. */
+  summary() {
+    if (this.list.length === 0) return null;
+    const of = (key) => {
+      const all = this.list.map((one) => [one[key], one.moved]);
+      return { half: quantile(all, 0.5), longest: quantile(all, 1) };
+    };
+    const moved = this.list.reduce((sum, one) => sum + one.moved, 0);
+    return { moved, since: this.list[0].at, took: of("took"), pause: of("pause") };
   }
 }
 
@@ -170,9 +221,14 @@ export class Rebalances {
   }
 }
 
-/** The value below which so many of all lie; `null` of none. */
+/** The value below which so many of all lie, of `[value, how often]`; `null` of none. */
 export function quantile(values, part) {
-  if (values.length === 0) return null;
-  const sorted = [...values].sort((a, b) => a - b);
-  return sorted[Math.min(sorted.length - 1, Math.floor(part * sorted.length))];
+  const sorted = [...values].sort(([a], [b]) => a - b);
+  const all = sorted.reduce((sum, [, often]) => sum + often, 0);
+  let below = 0;
+  for (const [value, often] of sorted) {
+    below += often;
+    if (below > part * all) return value;
+  }
+  return sorted.at(-1)?.[0] ?? null;
 }

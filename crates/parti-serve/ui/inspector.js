@@ -1,6 +1,7 @@
 // The panel beside the page: all that is known of one partition or worker, and what can be done.
 
 import { PARTITION_ACTIONS, WORKER_ACTIONS } from "./actions.js";
+import { metadataText } from "./consumers.js";
 import { button, clear, h, name, setText, tag } from "./dom.js";
 import { age, clock, count, visible, words } from "./format.js";
 import { endOf, healthOf, nextOwner, statusOf } from "./model.js";
@@ -9,16 +10,18 @@ export class Inspector {
   #model;
   #palette;
   #beats;
+  #consumers;
   #hooks;
   #shown = null;
   #values = [];
   #buttons = [];
   #before = null;
 
-  constructor(model, palette, beats, hooks) {
+  constructor(model, palette, beats, consumers, hooks) {
     this.#model = model;
     this.#palette = palette;
     this.#beats = beats;
+    this.#consumers = consumers;
     this.#hooks = hooks;
     this.title = h("h2", { id: "inspector-title", tabindex: "-1" });
     const close = button("×", () => this.close(), { class: "plain", "aria-label": "Close" });
@@ -99,6 +102,8 @@ export class Inspector {
         .map(({ partition, owner }) => `${visible(partition)} held by ${visible(owner)}`)
         .join(", ");
     const rows = [
+      ["Consumer", (worker) => visible(this.#consumers.of(worker)?.consumer ?? "")],
+      ["Metadata", (worker) => visible(metadataText(this.#consumers.of(worker)?.metadata))],
       ["Health", (worker) => healthOf(worker, this.#beats).word],
       ["Trouble", ({ degraded }) => visible(degraded ?? "")],
       ["Session", ({ status }) => words(status)],
@@ -131,7 +136,7 @@ export class Inspector {
       ["Why nobody serves it", ({ unserved }) => visible(unserved ?? "")],
       ["Owner", (partition) => ownerOf(partition)],
       ["Next owner", (partition) => visible(nextOwner(partition) ?? "")],
-      ["Pinned to", ({ pinned }) => visible(pinned?.worker ?? pinned ?? "")],
+      ["Pinned to", ({ pinned_to: pinned }) => visible(pinned ?? "")],
       ["Lag", ({ lag }) => count(lag)],
       ["Last done offset", ({ offset }) => count(offset)],
       ["Goes on at", ({ next_offset: next }) => count(next)],

@@ -3,7 +3,7 @@
 import { card, clear, h, name, setText, tag } from "./dom.js";
 import { clock, count, duration, plural, visible, words } from "./format.js";
 
-const STAGES = ["preparing", "ready", "taking"];
+const STAGES = ["preparing", "ready", "releasing", "taking"];
 /** More rows than this are only counted: nobody reads them as they fly by. */
 const SHOWN = 6;
 const REBALANCES_SHOWN = 30;
@@ -46,7 +46,8 @@ export class Handoffs {
     }
     const by = STAGES.map((stage) => under.filter((handoff) => handoff.stage === stage).length);
     const parts = STAGES.map((stage, at) => `${count(by[at])} ${stage}`);
-    setText(this.counts, under.length === 0 ? "nothing is moving" : parts.join(" · "));
+    const told = under.length === 0 ? "nothing is moving" : parts.join(" · ");
+    setText(this.counts, this.#watch.blind ? "not known now" : told);
     if (changed) this.#renderRecent(SHOWN - shown.length);
     this.none.hidden = under.length > 0 || this.#watch.finished.length > 0;
   }
@@ -55,14 +56,17 @@ export class Handoffs {
   #renderRecent(room) {
     const last = room > 0 ? this.#watch.finished.slice(-room).reverse() : [];
     clear(this.recent);
-    for (const { partition, from, to, took, outcome } of last) {
-      const length = took === null ? "within one update" : `in ${duration(took)}`;
+    for (const { partition, from, to, took, whole, outcome } of last) {
+      const length = took === null ? "within one update" : lengthOf(took, whole);
       const end = outcome === "done" ? `✓ taken ${length}` : `withdrawn ${length}`;
       const ended = h("span", { class: "muted" }, end);
       this.recent.append(h("li", {}, name(partition), routeOf(this.#palette, from, to), ended));
     }
   }
 }
+
+/** What was under way before it was seen took longer than it was seen for. */
+const lengthOf = (took, whole) => (whole ? `in ${duration(took)}` : `in over ${duration(took)}`);
 
 function routeOf(palette, from, to) {
   const origin = from === null ? h("span", { class: "muted" }, "free") : tag(palette, from);
@@ -79,7 +83,7 @@ class HandoffRow {
     this.element = h("li", {}, name(partition), routeOf(palette, from, to), steps, this.since);
   }
 
-  show({ stage, begun }, now) {
+  show({ stage, begun, whole }, now) {
     const at = STAGES.indexOf(stage);
     this.steps.forEach((element, place) => {
       const state = place < at ? "past" : place === at ? "now" : "next";
@@ -89,7 +93,8 @@ class HandoffRow {
         else element.removeAttribute("aria-current");
       }
     });
-    setText(this.since, duration(Math.max(0, Math.floor((now - begun) / 100) * 100)));
+    const length = duration(Math.max(0, Math.floor((now - begun) / 100) * 100));
+    setText(this.since, whole ? length : `> ${length}`);
   }
 }
 

@@ -1,10 +1,13 @@
-// Small plots over the last minutes: lines from a series, dots from single durations.
+// Small plots over the last minutes: lines from a series, dots (over the last hour) from single
+// durations.
 
-import { fit, h, inks, onTheme, setText } from "./dom.js";
+import { fit, h, inks, onTheme, setAttr, setText } from "./dom.js";
 
 const HEIGHT = 84;
 const LEAST_MS = 60_000;
 const MOST_MS = 300_000;
+/** What happens now and then is looked at over a longer time. */
+const MOST_OF_DOTS_MS = 3_600_000;
 
 export class Plot {
   #lines;
@@ -15,8 +18,8 @@ export class Plot {
   #width = 0;
   #stop;
 
-  /** `lines` are series with a style; `dots()` gives `[at, value]` pairs instead. */
-  constructor(title, { lines = [], dots = null, format, wake }) {
+  /** `lines` are series with a style; `dots` have a style, and `points()` gives `[at, value]`. */
+  constructor(title, { lines = [], dots = [], format, wake }) {
     this.#lines = lines;
     this.#dots = dots;
     this.#format = format;
@@ -54,16 +57,18 @@ export class Plot {
     this.#stop();
   }
 
-  /** Draws what is new. `value` and `note` stand beside the title. */
-  render(now, value, note = "") {
+  /** Draws what is new. `value` and `note` stand beside the title; `whole` says it at length. */
+  render(now, value, note = "", whole = note) {
     setText(this.value, value);
     setText(this.note, note);
-    const dots = this.#dots ? this.#dots() : [];
+    setAttr(this.note, "title", whole === note ? null : whole);
+    const dots = this.#dots.map(({ points, ...style }) => ({ points: points(), ...style }));
     const last = this.#lines[0]?.series.times.at(-1) ?? 0;
-    const key = `${last} ${dots.length} ${this.#dots ? Math.floor(now / 2000) : ""}`;
+    const newest = dots[0] ? `${dots[0].points.at(-1)} ${Math.floor(now / 2000)}` : "";
+    const key = `${last} ${newest}`;
     if (key === this.#drawn) return;
     this.#drawn = key;
-    this.canvas.setAttribute("aria-label", `${this.title}: ${value} ${note}`);
+    this.canvas.setAttribute("aria-label", `${this.title}: ${value} ${whole}`);
     this.#draw(now, dots);
   }
 
@@ -74,13 +79,15 @@ export class Plot {
     if (width === 0) return;
     const context = fit(this.canvas, width, HEIGHT);
     context.clearRect(0, 0, width, HEIGHT);
-    const values = dots.map(([, value]) => value);
+    const points = dots.flatMap((kind) => kind.points);
+    const values = points.map(([, value]) => value);
     for (const { series } of this.#lines) values.push(...series.values);
     const most = nice(Math.max(0, ...values.filter((value) => value !== null)));
     setText(this.top, most > 0 ? this.#format(most) : "");
     const base = HEIGHT - 1;
-    const oldest = Math.min(now, dots[0]?.[0] ?? now, this.#lines[0]?.series.times[0] ?? now);
-    const span = Math.max(LEAST_MS, Math.min(MOST_MS, now - oldest));
+    const oldest = Math.min(now, points[0]?.[0] ?? now, this.#lines[0]?.series.times[0] ?? now);
+    const longest = dots.length > 0 ? MOST_OF_DOTS_MS : MOST_MS;
+    const span = Math.max(LEAST_MS, Math.min(longest, now - oldest));
     const x = (at) => width - ((now - at) / span) * width;
     const y = (value) => base - (most > 0 ? (value / most) * (HEIGHT - 16) : 0);
     context.strokeStyle = colours.line;
@@ -92,13 +99,23 @@ export class Plot {
     }
     context.stroke();
     for (const line of this.#lines) drawLine(context, colours, line, x, y, base);
-    context.fillStyle = colours.accent;
-    for (const [at, value] of dots) {
-      if (now - at > span) continue;
-      context.beginPath();
-      context.arc(Math.min(width - 3, x(at)), y(value), 2.5, 0, Math.PI * 2);
-      context.fill();
+    for (const kind of dots) {
+      const shown = kind.points.filter(([at]) => now - at <= span);
+      const places = shown.map(([at, value]) => [Math.min(width - 3, x(at)), y(value)]);
+      drawDots(context, colours, kind, places);
     }
+  }
+}
+
+function drawDots(context, colours, { ink, hollow = false }, places) {
+  context.fillStyle = colours[ink];
+  context.strokeStyle = colours[ink];
+  context.lineWidth = 1.25;
+  for (const [x, y] of places) {
+    context.beginPath();
+    context.arc(x, Math.min(HEIGHT - 3, y), 2.5, 0, Math.PI * 2);
+    if (hollow) context.stroke();
+    else context.fill();
   }
 }
 

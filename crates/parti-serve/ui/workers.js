@@ -15,6 +15,7 @@ export class WorkerTable {
   #model;
   #palette;
   #beats;
+  #consumers;
   #select;
   #rows = new Map();
   #chosen = null;
@@ -22,10 +23,11 @@ export class WorkerTable {
   #turn = 0;
   #wake;
 
-  constructor(model, palette, beats, { select, wake }) {
+  constructor(model, palette, beats, consumers, { select, wake }) {
     this.#model = model;
     this.#palette = palette;
     this.#beats = beats;
+    this.#consumers = consumers;
     this.#select = select;
     this.#wake = wake;
     this.found = h("span", { class: "muted" });
@@ -92,6 +94,7 @@ export class WorkerTable {
       if (isNew || (at >= from && at < to) || at % turn === this.#turn) {
         const health = healthOf(worker, this.#beats);
         row.show(worker, health, sums.get(id), most, rates.get(id), now);
+        row.showConsumer(this.#consumers.of(worker)?.consumer ?? "");
         setAttr(row.element, "aria-selected", id === this.#chosen ? "true" : null);
       }
     }
@@ -106,6 +109,7 @@ class Row {
     const text = visible(id);
     const label = { type: "button", class: "link", title: text, on: { click: open } };
     this.role = h("span", { class: "role" });
+    this.consumer = h("bdi", { class: "consumer muted" });
     const opener = h("button", label, tag(palette, id), " ", name(id, { title: null }));
     this.state = h("td");
     this.beat = h("td", { class: "number" });
@@ -118,13 +122,21 @@ class Row {
     this.element = h(
       "tr",
       {},
-      h("th", { scope: "row" }, opener, this.role),
+      h("th", { scope: "row" }, opener, this.role, this.consumer),
       this.state,
       this.beat,
       h("td", { class: "load" }, this.load, bar),
       this.lag,
       this.rate,
     );
+  }
+
+  /** Who is behind it, if that is known here. */
+  showConsumer(consumer) {
+    const text = visible(consumer);
+    setText(this.consumer, text);
+    setAttr(this.consumer, "title", text === "" ? null : `consumer ${text}`);
+    this.consumer.hidden = text === "";
   }
 
   show(worker, { word, good }, sum, most, rate, now) {

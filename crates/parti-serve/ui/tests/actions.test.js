@@ -66,9 +66,11 @@ test("what is offered fits what is known", () => {
   assert.deepEqual(offered(WORKER_ACTIONS, worker("w", { drained: false })), ["drain", "evict"]);
   assert.deepEqual(offered(WORKER_ACTIONS, worker("w", { drained: true })), ["undrain", "evict"]);
   assert.deepEqual(offered(WORKER_ACTIONS, worker("w", { status: "evicted" })), []);
-  const unpinned = partition("1", "w", { pinned: null });
+  const unpinned = partition("1", "w");
   assert.deepEqual(offered(PARTITION_ACTIONS, unpinned), ["move", "pin", "pause"]);
-  const paused = partition("1", null, { paused: true, pinned: null });
+  const pinned = partition("1", "w", { pinned_to: "w" });
+  assert.deepEqual(offered(PARTITION_ACTIONS, pinned), ["move", "pin", "unpin", "pause"]);
+  const paused = partition("1", null, { paused: true });
   assert.deepEqual(offered(PARTITION_ACTIONS, paused), ["move", "pin", "resume"]);
 });
 

@@ -17,6 +17,7 @@ export function partition(id, owner, more = {}) {
     end: 10,
     lag: 0,
     paused: false,
+    pinned_to: null,
     unserved: null,
     claimed_ms: 1,
     updated_ms: 2,

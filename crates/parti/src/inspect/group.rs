@@ -90,9 +90,11 @@ pub struct Handoff {
 pub enum Stage {
     /// The next owner gets ready; the present one goes on.
     Preparing,
-    /// The next owner is ready; the present one is to release it.
+    /// The next owner is ready; the present one goes on until it is told to let go.
     Ready,
-    /// The next owner is told to serve it, and has not taken it yet.
+    /// The present owner is not to serve it any more: it finishes what it has in hand.
+    Releasing,
+    /// Nobody holds it any more, and the next owner has not taken it yet.
     Taking,
 }
 
@@ -222,19 +224,25 @@ fn plan(records: &Records) -> Option<Plan> {
 
 /// What the leader told workers, against who owns what.
 fn handoffs(records: &Records, partitions: &[PartitionView]) -> Vec<Handoff> {
+    let prepared: BTreeMap<&PartitionId, &PartitionView> = (partitions.iter())
+        .filter(|own| own.prepared_by.is_some())
+        .map(|own| (&own.id, own))
+        .collect();
     let mut handoffs = Vec::new();
     for (to, session, told) in records.told() {
         let ready = &session.ready;
         for (partition, from) in &told.prepare {
             let is_ready = ready.version == told.version && ready.partitions.contains(partition);
+            // Once the owner is to let go, whether the next one is ready does not matter any more.
+            let left = (prepared.get(partition)).filter(|own| own.assigned.as_ref() != Some(from));
             handoffs.push(Handoff {
                 partition: partition.clone(),
                 from: Some(from.clone()),
                 to: to.clone(),
-                stage: if is_ready {
-                    Stage::Ready
-                } else {
-                    Stage::Preparing
+                stage: match left {
+                    Some(own) => stage_of_left(own, to),
+                    None if is_ready => Stage::Ready,
+                    None => Stage::Preparing,
                 },
             });
         }
@@ -247,12 +255,21 @@ fn handoffs(records: &Records, partitions: &[PartitionView]) -> Vec<Handoff> {
                 partition: partition.id.clone(),
                 from: partition.owner.clone(),
                 to: to.clone(),
-                stage: Stage::Taking,
+                stage: stage_of_left(partition, to),
             });
         }
     }
     handoffs.sort_by(|a, b| a.partition.cmp(&b.partition));
     handoffs
+}
+
+/// How far a handoff is whose partition its owner is not to serve any more.
+fn stage_of_left(partition: &PartitionView, to: &WorkerId) -> Stage {
+    if partition.is_served() && partition.owner.as_ref() != Some(to) {
+        Stage::Releasing
+    } else {
+        Stage::Taking
+    }
 }
 
 fn unreadable(records: &Records) -> Vec<Unreadable> {

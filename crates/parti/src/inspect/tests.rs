@@ -264,6 +264,12 @@ async fn partitions_have_their_owner_its_session_and_their_lag() {
     assert_eq!(seen.lag(), Some(11));
 }
 
+fn stages(group: &Group) -> Vec<(&str, Stage)> {
+    (group.handoffs.iter())
+        .map(|handoff| (handoff.partition.as_str(), handoff.stage))
+        .collect()
+}
+
 #[tokio::test]
 async fn handoffs_under_way_name_both_sides() {
     let desk = Desk::new();
@@ -273,31 +279,65 @@ async fn handoffs_under_way_name_both_sides() {
     for id in ["1", "2", "3"] {
         desk.owned(id, Some(("worker-0", a)), None).await;
     }
-    desk.told("worker-0", a, &["1", "2"], &[]).await;
+    desk.told("worker-0", a, &["1", "2", "3"], &[]).await;
     let prepare = [("1", "worker-0"), ("2", "worker-0")];
-    desk.told("worker-1", b, &["3"], &prepare).await;
+    desk.told("worker-1", b, &[], &prepare).await;
     let seen = desk.seen().await;
-    let stages: Vec<(&str, Stage)> = seen
-        .handoffs
-        .iter()
-        .map(|handoff| (handoff.partition.as_str(), handoff.stage))
-        .collect();
     assert_eq!(
-        stages,
-        [
-            ("1", Stage::Preparing),
-            ("2", Stage::Ready),
-            ("3", Stage::Taking)
-        ]
+        stages(&seen),
+        [("1", Stage::Preparing), ("2", Stage::Ready)]
     );
     assert!(
         seen.handoffs
             .iter()
-            .all(|h| h.from == Some(worker("worker-0")))
+            .all(|h| h.from == Some(worker("worker-0")) && h.to == worker("worker-1"))
     );
     // What an earlier life was told does not count.
     desk.session("worker-1", SessionStatus::Live).await;
     assert_eq!(desk.seen().await.handoffs, []);
+}
+
+#[tokio::test]
+async fn an_owner_that_is_to_let_go_releases_until_nobody_holds_it() {
+    let desk = Desk::new();
+    desk.group().await;
+    let a = desk.session("worker-0", SessionStatus::Live).await;
+    let b = desk.session("worker-1", SessionStatus::Live).await;
+    let dead = desk.session("worker-2", SessionStatus::Evicted).await;
+    let leaving = desk.session("worker-3", SessionStatus::Leaving).await;
+    // Not told to serve them any more; the next one is ready for the second.
+    for id in ["1", "2", "3"] {
+        desk.owned(id, Some(("worker-0", a)), None).await;
+    }
+    desk.owned("4", Some(("worker-3", leaving)), None).await;
+    // Let go of, never taken, and of a session that is over.
+    desk.owned("5", None, Some(7)).await;
+    desk.owned("7", Some(("worker-2", dead)), None).await;
+    desk.told("worker-0", a, &[], &[]).await;
+    let prepare = [
+        ("1", "worker-0"),
+        ("2", "worker-0"),
+        ("4", "worker-3"),
+        ("5", "worker-0"),
+    ];
+    desk.told("worker-1", b, &["3", "6", "7"], &prepare).await;
+    assert_eq!(
+        stages(&desk.seen().await),
+        [
+            ("1", Stage::Releasing),
+            ("2", Stage::Releasing),
+            ("3", Stage::Releasing),
+            ("4", Stage::Releasing),
+            ("5", Stage::Taking),
+            ("6", Stage::Taking),
+            ("7", Stage::Taking),
+        ]
+    );
+    desk.owned("2", None, Some(7)).await;
+    assert_eq!(stages(&desk.seen().await)[1], ("2", Stage::Taking));
+    // Told to serve it again: the move was taken back.
+    desk.told("worker-0", a, &["1"], &[]).await;
+    assert_eq!(stages(&desk.seen().await)[0], ("1", Stage::Preparing));
 }
 
 #[tokio::test]
