@@ -8,9 +8,11 @@ use axum::{Extension, Json};
 use parti::core::problem::shown;
 use parti::core::record::Request;
 use parti::inspect::Bounds;
-use parti::operate::{self, Change, Checkpoints, Reason, Rules, Verdict, Wanted};
+use parti::operate::{
+    self, Applied, Change, Checkpoints, Reason, Rules, TakeOver, Verdict, Wanted,
+};
 use parti::source::place::Located;
-use parti::{Offset, PartitionId, StartPosition};
+use parti::{Offset, PartitionId, StartPosition, store};
 use serde::de::{Deserializer, Error as _};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -168,6 +170,12 @@ pub async fn checkpoints(
     if reset.partitions.is_none() {
         (gone, ids) = (checkpoints.all().into_iter()).partition(|id| checkpoints.is_gone(id));
     }
+    if let Some(gone) = ids.iter().find(|id| checkpoints.is_gone(id)) {
+        return Err(Failure::conflict(
+            format!("the source has no partition {gone}, and the group began with another one"),
+            "leave `partitions` out, if the group is to go on with this source",
+        ));
+    }
     let mut wanted = wanted(&source, &ids, reset.to).await?;
     // Of a source that had more: what it says there means nothing any more.
     wanted.extend(gone.into_iter().map(|id| Wanted::at(id, Offset(0))));
@@ -187,12 +195,17 @@ pub async fn checkpoints(
     if go {
         let (by, why) = (reason.by.clone(), reason.why.clone());
         // A caller that goes away must not leave partitions paused.
-        let applying = async move { checkpoints.apply(changes, rules, &reason).await };
-        let applied = tokio::spawn(applying).await.map_err(|_| {
+        let applying = async move {
+            let (never, mut reached) = (std::future::pending(), TakeOver::default());
+            let applied = checkpoints.apply_noting(changes, rules, &reason, never, &mut reached);
+            (applied.await, reached)
+        };
+        let (applied, reached) = tokio::spawn(applying).await.map_err(|_| {
             Failure::unavailable("the service ended before checkpoints were changed")
-        })??;
+        })?;
+        let applied: Applied = applied.map_err(|error| failed(error, reached))?;
         (changes, left_paused) = (applied.changes, applied.left_paused);
-        takes_over &= changes.iter().all(|one| one.verdict == Verdict::Change);
+        takes_over = reached == TakeOver::Adopted;
         let count = changes.len();
         tracing::info!(group = name, by, why, count, "checkpoints were moved");
     } else if !reset.dry_run
@@ -222,6 +235,25 @@ pub async fn checkpoints(
         changes: told.collect(),
         takes_over,
     }))
+}
+
+/// Why checkpoints were not changed, and what that means for a group that was to go on with another
+/// source.
+fn failed(error: operate::Error, reached: TakeOver) -> Failure {
+    let so = match reached {
+        TakeOver::Untouched | TakeOver::Adopted => return error.into(),
+        TakeOver::Holding => {
+            "no checkpoint was changed, but it may be that nobody can join the group any more"
+        }
+        TakeOver::Held => "some checkpoints may have changed, and nobody can join the group",
+    };
+    let message = format!("{error}; {so}");
+    match error {
+        operate::Error::Store(store::Error::Rejected { .. }) => {
+            Failure::broken("store_refuses", message)
+        }
+        _ => Failure::open(message, "send the same again: it does the rest"),
+    }
 }
 
 /// Who asks, and why: both stand in the group's history.
@@ -403,4 +435,32 @@ pub async fn requests(
         took_ms: done.took_ms,
         text: done.request.to_string(),
     }))
+}
+
+#[cfg(test)]
+mod tests {
+    use axum::response::IntoResponse;
+
+    use super::*;
+
+    #[test]
+    fn a_take_over_that_fails_says_whether_anybody_can_join() {
+        let open = || store::Error::unavailable("no answer");
+        let refused = || operate::Error::Refused("worker-0 lives".into());
+        let full = || store::Error::rejected("no space is left");
+        for (error, reached, status, said, again) in [
+            (refused(), TakeOver::Untouched, 409, "worker-0", false),
+            (open().into(), TakeOver::Untouched, 503, "no answer", false),
+            (open().into(), TakeOver::Holding, 503, "no checkpoint", true),
+            (open().into(), TakeOver::Held, 503, "nobody can join", true),
+            (refused(), TakeOver::Held, 503, "nobody can join", true),
+            (full().into(), TakeOver::Held, 503, "nobody can join", false),
+        ] {
+            let failure = failed(error, reached);
+            assert!(failure.message().contains(said), "{failure:?}");
+            let rest = failure.remedy().contains("does the rest");
+            assert_eq!(rest, again, "{failure:?}");
+            assert_eq!(failure.into_response().status(), status);
+        }
+    }
 }

@@ -1,15 +1,17 @@
 //! W3C trace context: what a message's headers say of the trace that it belongs to.
 //!
 //! ```text
-//!   whoever sends ── traceparent: its span ──▶ publish ── traceparent: this span ──▶ handle
+//!   whoever sends ── traceparent: its span ──┬──▶ publish      each with the sender's span
+//!                                            └──▶ handle       as its parent
 //! ```
 //!
 //! Headers are carried from the producer to the handler as they are (and into a dead letter), so
 //! `traceparent` and `tracestate` come along by themselves. A handler call runs in a span `handle`
-//! (target `parti::handle`, level info) with the message's place and its trace id. A message that
-//! belongs to a trace is published in a span `publish` (target `parti::publish`, level info), which
-//! then stands in its header: that is the parent of whoever handles it. With no subscriber that
-//! wants them, nothing is looked at, and nothing is changed.
+//! (target `parti::handle`, level info) with the message's place and its trace. A message that
+//! belongs to a trace is published in a span `publish` (target `parti::publish`, level info), with
+//! the same. Both name the sender's span, which is one that somebody recorded: what an exporter calls
+//! these two is known to the exporter alone, so neither can stand in a header. With no subscriber
+//! that wants them, nothing is looked at.
 
 use tracing::{Level, Span, field};
 
@@ -65,26 +67,20 @@ impl Publishing {
         tracing::enabled!(target: "parti::publish", Level::INFO).then(Self::default)
     }
 
-    /// Begins the span of the message at this place of the batch, if this header of it says that it
-    /// belongs to a trace. Answers what the header is to say from here on.
-    pub(crate) fn begin(
+    /// Begins the span of the message at this place of the batch, if its headers say that it belongs
+    /// to a trace.
+    pub(crate) fn begin<'a>(
         &mut self,
         place: usize,
-        (name, value): (&str, &[u8]),
+        headers: impl IntoIterator<Item = (&'a str, &'a [u8])>,
         to: &str,
-    ) -> Option<String> {
-        if !name.eq_ignore_ascii_case(TRACE_PARENT) {
-            return None;
-        }
-        let parent = TraceParent::parse(std::str::from_utf8(value).ok()?)?;
-        // Without randomness there is no name for a span: the message keeps its sender's.
-        let id = getrandom::u64().ok().filter(|id| *id != 0)?;
-        let span_id = format!("{id:016x}");
-        let own = format!(
-            "00-{}-{span_id}-{:02x}",
-            parent.trace_id,
-            u8::from(parent.sampled)
-        );
+    ) {
+        let mut headers = headers.into_iter();
+        let found = headers.find(|(name, _)| name.eq_ignore_ascii_case(TRACE_PARENT));
+        let text = found.and_then(|(_, value)| std::str::from_utf8(value).ok());
+        let Some(parent) = text.and_then(TraceParent::parse) else {
+            return;
+        };
         let span = tracing::info_span!(
             target: "parti::publish",
             "publish",
@@ -93,10 +89,8 @@ impl Publishing {
             offset = field::Empty,
             trace_id = parent.trace_id,
             parent_id = parent.parent_id,
-            span_id,
         );
         self.0.push((place, span));
-        Some(own)
     }
 
     /// All of the batch is stored, at these places.
@@ -262,30 +256,28 @@ mod tests {
     }
 
     #[test]
-    fn publishing_is_a_span_between_who_sends_and_who_handles() {
+    fn publishing_is_a_span_with_the_senders_as_its_parent() {
         let sent = format!("00-{TRACE}-{PARENT}-01");
         let (stored, fields) = published(&sent, true);
-        let own = TraceParent::parse(&stored).expect("a trace goes on");
-        assert_eq!((own.trace_id, own.sampled), (TRACE, true));
-        assert_ne!(own.parent_id, PARENT);
+        assert_eq!(stored, sent, "a span that the sender's exporter knows");
         for (name, value) in [
             ("source", "\"t\""),
             ("partition", "0"),
             ("offset", "0"),
             ("trace_id", &format!("{TRACE:?}")),
             ("parent_id", &format!("{PARENT:?}")),
-            ("span_id", &format!("{:?}", own.parent_id)),
         ] {
             assert_eq!(fields.get(name).map(String::as_str), Some(value), "{name}");
         }
     }
 
     #[test]
-    fn what_belongs_to_no_trace_or_nobody_wants_is_published_as_it_is() {
+    fn what_belongs_to_no_trace_or_nobody_wants_has_no_span() {
         let sent = format!("00-{TRACE}-{PARENT}-01");
-        assert_eq!(published(&sent, false).0, sent);
-        let (stored, fields) = published("none", true);
-        assert_eq!((stored.as_str(), fields.len()), ("none", 0));
+        for (header, subscriber) in [(sent.as_str(), false), ("none", true)] {
+            let (stored, fields) = published(header, subscriber);
+            assert_eq!((stored.as_str(), fields.len()), (header, 0));
+        }
     }
 
     #[test]

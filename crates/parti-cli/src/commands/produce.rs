@@ -19,7 +19,7 @@ use crate::flags;
 use crate::lines::print;
 use crate::places;
 use crate::progress;
-use crate::signals::Endings;
+use crate::signals::{Ending, Endings};
 
 /// Lines are appended together, up to so many with one sync.
 const BATCH: usize = 1_000;
@@ -143,15 +143,12 @@ impl Target {
         }
     }
 
-    /// Appends all of them to those that are stored already; once this returns they are safe, and
-    /// counted. A failure says how many are known to be.
-    async fn append(&self, lines: Vec<Line>, stored: &mut Stored) -> Result<(), Failure> {
+    /// Appends all of them; once this returns they are safe. A failure says how many of those before
+    /// are known to be. Answers how many there are now.
+    async fn append(&self, lines: Vec<Line>, stored: &Stored) -> Result<u64, Failure> {
         let number = lines.len() as u64;
         let (failure, is_open) = match self.try_append(lines).await {
-            Ok(()) => {
-                stored.number += number;
-                return Ok(());
-            }
+            Ok(()) => return Ok(stored.number + number),
             Err(failed) => failed,
         };
         let line = format!("{}. {}", failure.line, stored.told(number, is_open));
@@ -222,75 +219,135 @@ impl Stored {
     }
 }
 
+/// Lines on their way from a reader to a topic.
+struct Feed<'a> {
+    topic: &'a Target,
+    endings: Endings,
+    /// A signal that has come: what was read goes in, and no more is read.
+    ending: Option<Ending>,
+    /// What was read, and not appended yet.
+    batch: Vec<Line>,
+    stored: Stored,
+}
+
+impl Feed<'_> {
+    /// A line that was read; or why it has no key.
+    fn take(&mut self, line: &[u8], key_field: Option<&str>) -> Result<(), String> {
+        let line = line.strip_suffix(b"\n").unwrap_or(line);
+        let key = key_field.map(|field| key_of(line, field)).transpose()?;
+        self.batch.push(Line {
+            key: key.map(Bytes::from),
+            payload: Bytes::copy_from_slice(line),
+        });
+        Ok(())
+    }
+
+    /// Appends what was read. That may take long, where the log or stream is in trouble: a signal is
+    /// told, and waits for it; another one ends this at once.
+    async fn flush(&mut self) -> Result<(), Failure> {
+        let batch = std::mem::take(&mut self.batch);
+        let number = batch.len() as u64;
+        if number == 0 {
+            return Ok(());
+        }
+        let told = || {
+            let lines = count(number, "line");
+            tell!("stopping: what was read goes in first ({lines}); once more ends this at once");
+        };
+        if self.ending.is_some() {
+            told();
+        }
+        let appended = {
+            let appending = self.topic.append(batch, &self.stored);
+            tokio::pin!(appending);
+            loop {
+                tokio::select! {
+                    biased;
+                    appended = &mut appending => break appended,
+                    by = self.endings.next() => {
+                        if self.ending.is_some() {
+                            let so = format!("stopped. {}", self.stored.told(number, true));
+                            return Err(Failure::ended(by, so));
+                        }
+                        self.ending = Some(by);
+                        told();
+                    }
+                }
+            }
+        };
+        self.stored.number = match (appended, self.ending) {
+            (Ok(number), _) => number,
+            (Err(failure), Some(by)) => return Err(Failure::ended(by, failure.line)),
+            (Err(failure), None) => return Err(failure),
+        };
+        Ok(())
+    }
+}
+
 async fn read_lines(
     topic: &Target,
     mut input: impl AsyncBufRead + Unpin,
     key_field: Option<&str>,
 ) -> Result<u64, Failure> {
     let bar = progress::bar(None, "produced");
-    let (mut stored, mut number, mut batch) = (Stored::new("line"), 0_u64, Vec::new());
-    let mut endings = Endings::catch()?;
-    let mut append_at = None;
-    let mut line = Vec::new();
-    loop {
-        let mut ended = tokio::select! {
+    let mut feed = Feed {
+        topic,
+        endings: Endings::catch()?,
+        ending: None,
+        batch: Vec::new(),
+        stored: Stored::new("line"),
+    };
+    let (mut number, mut line, mut append_at) = (0_u64, Vec::new(), None);
+    let ended = loop {
+        if let Some(by) = feed.ending {
+            let lines = count(number, "line");
+            let so = format!("stopped: {lines} produced, what follows was not");
+            break Err(Failure::ended(by, so));
+        }
+        let read = tokio::select! {
             biased;
-            // What was read goes in first.
-            by = endings.next() => Some(Err(Failure::ended(
-                by,
-                format!("stopped: {} produced, what follows was not", count(number, "line")),
-            ))),
+            by = feed.endings.next() => {
+                feed.ending = Some(by);
+                None
+            }
             // What has come of a line when the time is over stays in `line`.
-            read = input.read_until(b'\n', &mut line) => match read {
-                Ok(0) if line.is_empty() => Some(Ok(())),
-                Ok(_) => None,
-                Err(error) => Some(Err(Failure::failed(format!(
-                    "line {} cannot be read: {error}. {} produced, it and what follows were not",
-                    number + 1,
-                    before(number)
-                )))),
-            },
-            () = at(append_at) => {
-                append_at = None;
-                topic.append(std::mem::take(&mut batch), &mut stored).await?;
-                bar.set_position(stored.number);
-                continue;
-            }
+            read = input.read_until(b'\n', &mut line) => Some(read),
+            () = at(append_at) => None,
         };
-        if ended.is_none() {
-            number += 1;
-            append_at = append_at.or_else(|| Some(Instant::now() + LINGER));
-            if line.last() == Some(&b'\n') {
-                line.pop();
-            }
-            match key_field.map(|field| key_of(&line, field)).transpose() {
-                Ok(key) => batch.push(Line {
-                    key: key.map(Bytes::from),
-                    payload: Bytes::copy_from_slice(&line),
-                }),
-                // What came before it goes in, so that one line number says all.
-                Err(why) => {
-                    ended = Some(Err(Failure::usage(format!(
+        let ended = match read {
+            None => None,
+            Some(Ok(0)) if line.is_empty() => Some(Ok(())),
+            Some(Ok(_)) => {
+                number += 1;
+                append_at = append_at.or_else(|| Some(Instant::now() + LINGER));
+                let taken = feed.take(&line, key_field);
+                line.clear();
+                match taken {
+                    Ok(()) if feed.batch.len() < BATCH => continue,
+                    Ok(()) => None,
+                    // What came before it goes in, so that one line number says all.
+                    Err(why) => Some(Err(Failure::usage(format!(
                         "line {number} {why}. {} produced, it and what follows were not: mend it, \
                          and give the rest again",
                         before(number - 1)
-                    ))));
+                    )))),
                 }
             }
-            line.clear();
-        }
-        if batch.len() == BATCH || (ended.is_some() && !batch.is_empty()) {
-            append_at = None;
-            topic
-                .append(std::mem::take(&mut batch), &mut stored)
-                .await?;
-            bar.set_position(stored.number);
-        }
+            Some(Err(error)) => Some(Err(Failure::failed(format!(
+                "line {} cannot be read: {error}. {} produced, it and what follows were not",
+                number + 1,
+                before(number)
+            )))),
+        };
+        append_at = None;
+        feed.flush().await?;
+        bar.set_position(feed.stored.number);
         if let Some(ended) = ended {
-            bar.finish_and_clear();
-            return ended.map(|()| stored.number);
+            break ended;
         }
-    }
+    };
+    bar.finish_and_clear();
+    ended.map(|()| feed.stored.number)
 }
 
 /// So many lines came before the one that is told of.
@@ -344,7 +401,7 @@ async fn make_up(topic: &Target, rate: u32, length: Duration) -> Result<u64, Fai
             key: Some(format!("key-{}", number % 1_000).into()),
             payload: json!({ "number": number }).to_string().into(),
         });
-        topic.append(batch.collect(), &mut stored).await?;
+        stored.number = topic.append(batch.collect(), &stored).await?;
         bar.set_position(stored.number);
     }
     bar.finish_and_clear();

@@ -1,7 +1,10 @@
 //! A topic that was made anew under a group.
 
+use std::io::{BufRead, BufReader, Read};
+use std::process::{Command, Stdio};
+
 use parti::Fatal;
-use rustix::process::Signal;
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
 use super::common::Group;
@@ -88,9 +91,47 @@ fn a_group_goes_on_with_a_topic_made_anew_once_all_checkpoints_are_reset() {
     group.stop(&[killed]);
 }
 
+/// Somebody loses patience with a command that waits until sessions are silent.
+#[test]
+fn a_take_over_that_is_stopped_in_time_changes_nothing() {
+    let mut group = Group::new(1);
+    group.produce(2);
+    let killed = group.consume();
+    group.drained();
+    group.until_status("the last commit", |status| lag(status) == Some(0));
+    group.signal(killed, Signal::KILL);
+    std::fs::remove_dir_all(group.folder().join("log")).expect("there");
+    let create = ["topic", "create", "--partitions", "1"];
+    let create = [&create[..], &SOURCE].concat();
+    assert_eq!(parti(group.folder(), &create, "").code, Some(0));
+    let mut reset = Command::new(env!("CARGO_BIN_EXE_parti"))
+        .current_dir(group.folder())
+        .args([&RESET[..], &NAMED, &SOURCE, &["--force", "--silence", "1h"]].concat())
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("runs");
+    let mut said = BufReader::new(reset.stderr.take().expect("piped"));
+    let mut waits = String::new();
+    said.read_line(&mut waits).expect("a line");
+    assert!(waits.contains("stay silent for"), "{waits}");
+    kill_process(Pid::from_child(&reset), Signal::INT).expect("there");
+    let mut told = String::new();
+    said.read_to_string(&mut told).expect("text");
+    assert_eq!(reset.wait().expect("ended").code(), Some(130), "{told}");
+    let last = "parti: stopped: 0 checkpoints changed; the group is as it was";
+    assert_eq!(told.lines().last(), Some(last), "{told}");
+    // It is no half taken over: with its own topic it would go on.
+    let would = "would go on with this one";
+    let dry = [&RESET[..], &["--dry-run"]].concat();
+    says(&asked(&group, &dry), 0, would);
+    assert!(lags(&group).iter().all(|(next, _)| *next == 2));
+    group.stop(&[killed]);
+}
+
 #[test]
 fn a_group_whose_workers_live_takes_over_no_other_topic() {
-    let mut group = Group::new(1);
+    let mut group = Group::new(2);
     group.produce(2);
     group.consume();
     group.drained();
@@ -106,15 +147,33 @@ fn a_group_whose_workers_live_takes_over_no_other_topic() {
         &["--topic", "other"][..],
     ];
     assert_eq!(parti(group.folder(), &made.concat(), "").code, Some(0));
-    let reset = [
-        &RESET[..],
-        &NAMED,
-        &["--source", "log:log", "--topic", "other", "--force"],
-    ];
-    let refused = parti(group.folder(), &reset.concat(), "");
+    let of_other = ["--source", "log:log", "--topic", "other", "--force"];
+    let refused = parti(
+        group.folder(),
+        &[&RESET[..], &NAMED, &of_other].concat(),
+        "",
+    );
     says(&refused, 4, "worker-0 is live");
+    // That one has fewer: there is a way, and it is another command.
+    let both = [
+        "checkpoint",
+        "reset",
+        "-p",
+        "0",
+        "-p",
+        "1",
+        "--to",
+        "earliest",
+    ];
+    let refused = parti(group.folder(), &[&both[..], &NAMED, &of_other].concat(), "");
+    says(
+        &refused,
+        2,
+        "partition 1: the source has none of this id; it is not",
+    );
+    says(&refused, 2, "`parti checkpoint reset --all`");
     group.until_status("its own topic, as before", |status| {
-        lag(status) == Some(0) && status["partitions"][0]["next_offset"] == 2
+        lag(status) == Some(0) && status["partitions"][0]["next_offset"] == 1
     });
     group.stop(&[]);
 }

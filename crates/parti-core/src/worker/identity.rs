@@ -147,13 +147,33 @@ impl Identity {
         };
         match self.known {
             Some(known) if known != record.store => Err(Fatal::StoreReplaced),
-            _ if record.stream != self.stream => Err(Fatal::StreamReplaced),
+            _ if record.stream != self.stream => Err(self.other_stream(record.stream)),
             _ => {
                 self.agree(record)?;
                 self.known = Some(record.store);
                 Ok(())
             }
         }
+    }
+
+    /// Why a worker of this stream does not join. Where one of the two has no name, nobody knows
+    /// whether they are the same, and operators' tools take nothing over: only another group helps.
+    fn other_stream(&self, known: u64) -> Fatal {
+        let who = match (known, self.stream) {
+            (0, _) => {
+                "it began with a source that tells no identity (0), and this worker's tells one"
+            }
+            (_, 0) => {
+                "it began with a source that tells its identity, and this worker's tells none (0)"
+            }
+            _ => return Fatal::StreamReplaced,
+        };
+        Fatal::Disagreement(format!(
+            "{who}, so nobody knows whether they are the same; give all workers the same source, with \
+             the same identity, or make the group anew: stop all workers, delete it (`parti group \
+             delete`), start them again (if it is the same source, `parti checkpoint export` before, \
+             and `parti checkpoint import --new-group` after the deletion)"
+        ))
     }
 
     fn agree(&self, record: &GroupRecord) -> Result<(), Fatal> {
@@ -261,6 +281,24 @@ mod tests {
         let group = created(&mut of(Coordination::Leader, &FairShare));
         finds(&mut of(Coordination::Leader, &RoundRobin), &group)
             .expect("the plan tells, as long as somebody leads by it");
+    }
+
+    /// `parti checkpoint reset --all` has a group go on with another source, if both have a name.
+    #[test]
+    fn a_stream_without_a_name_is_refused_with_what_helps() {
+        let of = |stream| Identity::new(&Config::default(), stream, &FairShare);
+        for (theirs, ours) in [(0, 7), (7, 0)] {
+            let group = created(&mut of(theirs));
+            let Err(Fatal::Disagreement(why)) = finds(&mut of(ours), &group) else {
+                panic!("{ours} got into a group of {theirs}")
+            };
+            for part in ["identity", "parti group delete", "import --new-group"] {
+                assert!(why.contains(part), "{part} is missing in {why:?}");
+            }
+            finds(&mut of(theirs), &group).expect("its own");
+        }
+        let group = created(&mut of(8));
+        assert_eq!(finds(&mut of(7), &group), Err(Fatal::StreamReplaced));
     }
 
     #[test]

@@ -138,6 +138,15 @@ async fn a_fetch_for_a_group_is_of_its_topic_and_its_log() {
     assert_eq!(would["takes_over"], true, "{would}");
     let would = scene.post("/v1/groups/g/checkpoints", &reset).await.ok(200);
     assert_eq!(would["takes_over"], false, "{would}");
+    let reset = json!({"to": "earliest"});
+    let done = post(&other, "/v1/groups/g/checkpoints", &reset)
+        .await
+        .ok(200);
+    assert_eq!(done["takes_over"], true, "{done}");
+    let again = post(&other, "/v1/groups/g/checkpoints", &reset)
+        .await
+        .ok(200);
+    assert_eq!(again["takes_over"], false, "it is its own by now: {again}");
 }
 
 /// Writes a group's own record by hand.

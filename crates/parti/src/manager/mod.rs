@@ -158,7 +158,8 @@ pub trait ConsumerUpdater: Send + Sync + 'static {
 
 impl ManagerBuilder {
     /// Which log is consumed: another number once it was deleted and made anew, so that nobody goes
-    /// on at an offset of the old one.
+    /// on at an offset of the old one. Give one from the beginning: without it, or with 0, none is
+    /// told, and a group that began like that goes on with no log that has one.
     #[must_use]
     pub fn log_identity(mut self, identity: u64) -> Self {
         self.consumption.log = identity;

@@ -17,7 +17,7 @@ use parti_core::record::{EventKind, PartitionRecord, Record};
 use serde::Serialize;
 use tokio::sync::oneshot;
 
-use super::other_source::OtherSource;
+use super::other_source::{OtherSource, TakeOver};
 use super::{Error, Patience, Reason, history, named, nonce, of_core, wall_ms};
 use crate::inspect::{OwnerSession, Records};
 use crate::store::{self, GroupStore};
@@ -32,8 +32,8 @@ const TRIES: u32 = 8;
 pub struct Checkpoints {
     pub(super) store: GroupStore,
     pub(super) records: Records,
-    /// The topic that the group is recorded to be about, and its partitions, if it was made with one.
-    pub(super) topic: Option<(Arc<str>, u32)>,
+    /// The topic that the group is recorded to be about, if it was made with one.
+    pub(super) topics: Vec<Stored>,
     /// The source that the group is to take over, if it began with another one.
     pub(super) other: Option<OtherSource>,
 }
@@ -216,16 +216,9 @@ impl Checkpoints {
     /// Reads a group's checkpoints. They may be there before the group is: see
     /// [`Checkpoints::has_group`].
     pub async fn read(store: &GroupStore) -> Result<Self, Error> {
-        let records = Records::read(store).await?;
-        let topics = store.list(Prefix::Topics).await?;
         Ok(Self {
-            records,
-            topic: topics
-                .into_iter()
-                .find_map(|stored| match (stored.key, stored.record) {
-                    (Key::Topic(name), Record::Topic(record)) => Some((name, record.partitions)),
-                    _ => None,
-                }),
+            records: Records::read(store).await?,
+            topics: store.list(Prefix::Topics).await?,
             store: store.clone(),
             other: None,
         })
@@ -279,11 +272,30 @@ impl Checkpoints {
         reason: &Reason,
         stop: impl Future<Output = ()>,
     ) -> Result<Applied, Error> {
+        let mut reached = TakeOver::default();
+        self.apply_noting(changes, rules, reason, stop, &mut reached)
+            .await
+    }
+
+    /// The same; `reached` says how far a group came that is to go on with another source
+    /// ([`Checkpoints::takes_over`]), also beside an error, and if this is dropped. From the moment
+    /// that nobody can join it, that is not stopped any more.
+    pub async fn apply_noting(
+        &self,
+        changes: Vec<Change>,
+        rules: Rules,
+        reason: &Reason,
+        stop: impl Future<Output = ()>,
+        reached: &mut TakeOver,
+    ) -> Result<Applied, Error> {
         reason.check()?;
-        if let Some(other) = &self.other {
-            return self.take_over(changes, rules, reason, other, stop).await;
+        match &self.other {
+            Some(other) => {
+                self.take_over(changes, rules, reason, other, stop, reached)
+                    .await
+            }
+            None => self.carry_out(changes, rules, reason, stop).await,
         }
-        self.carry_out(changes, rules, reason, stop).await
     }
 
     /// The same, on the source that the group began with.
@@ -369,6 +381,16 @@ impl Checkpoints {
                 WriteOutcome::Done(_) => done[one.place] = one.change,
                 WriteOutcome::Conflict(Some(found)) if one.put(&found) => {
                     done[one.place] = one.change;
+                }
+                // Owners raise no epoch by what they do: this is somebody who does the same.
+                WriteOutcome::Conflict(found)
+                    if self.other.is_some() && epoch_of(found.as_ref()) != one.change.epoch() =>
+                {
+                    return Err(Error::Unfinished(format!(
+                        "somebody else took partition {} meanwhile, or set its checkpoint; stop \
+                         whoever it is, then the same command again does the rest",
+                        one.change.partition
+                    )));
                 }
                 WriteOutcome::Conflict(found) => {
                     let known = Known {
@@ -500,7 +522,20 @@ impl Try {
     }
 }
 
+/// The epoch of a partition's record, if it can be read.
+fn epoch_of(found: Option<&Stored>) -> Option<Epoch> {
+    match &found?.record {
+        Record::Partition(record) => Some(record.epoch),
+        _ => None,
+    }
+}
+
 impl Change {
+    /// The epoch that it goes over.
+    pub(super) fn epoch(&self) -> Option<Epoch> {
+        self.before.map(|before| before.epoch)
+    }
+
     /// The record that does it.
     fn write(&self) -> Result<Write, Error> {
         let before = match self.found.as_ref().map(|stored| &stored.record) {

@@ -32,6 +32,7 @@ use crate::store;
 
 pub use checkpoint::{Applied, Change, Checkpoints, Place, Rules, Verdict, Wanted};
 pub use delete::{Deleted, Reached, delete_group, delete_group_noting};
+pub use other_source::TakeOver;
 pub use request::{CarriedOut, Patience, Reason, request};
 
 /// A line of the group's history names so many partitions.

@@ -4,13 +4,15 @@
 //! ```text
 //!   sessions ── one lives: refused ──▶ all silent: ended
 //!                                        ▼
+//!                              checkpoints of all partitions, as read now
+//!                                        ▼
 //!                              `group` with a source that nobody has, by compare-and-set
 //!                                        ▼
-//!                              sessions ── one came: `group` as it was, refused
-//!                                        ▼
+//!                              all records ── a worker came, or a checkpoint: `group` as it was,
+//!                                        ▼                                    refused
 //!                              checkpoints of all partitions, each with a higher epoch
-//!                                        ▼
-//!                              sessions ── one came: unfinished
+//!                                        ▼        └─ somebody else raised one: unfinished
+//!                              all records ── a worker came, or a checkpoint: unfinished
 //!                                        ▼
 //!                              `group` with the new source, by compare-and-set
 //! ```
@@ -20,21 +22,43 @@
 //! join, whichever source he has, and whoever tries is told to set all checkpoints: interrupted at
 //! any point, the same command again does the rest. A checkpoint that is right as it is gets a
 //! higher epoch all the same: a worker of the old source may be frozen in the middle of a commit.
+//!
+//! Two at once do not mix their checkpoints. What one of them writes goes over records that it read
+//! before it held the group; the next one can hold it only after that, and reads only then. So of
+//! two writes of one checkpoint the later one conflicts, and finds an epoch that it did not plan
+//! over. No owner raises one by a commit or a release: whoever finds that ends unfinished, and never
+//! writes over it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use parti_core::ids::{Epoch, PartitionId, Revision, WorkerId};
-use parti_core::io::{Expect, Write};
-use parti_core::key::{Key, Prefix};
+use parti_core::io::{Expect, Stored, Write};
+use parti_core::key::Key;
 use parti_core::record::{EventKind, GroupRecord, Record};
 use parti_core::worker::Fatal;
 
 use super::delete::{check_readable, end_silent, living, settled};
 use super::{Applied, Change, Checkpoints, Error, Reason, Rules, Verdict, Wanted, history, nonce};
-use crate::inspect::{Group, Records, is_other_source};
+use crate::inspect::{Group, is_other_source};
 #[cfg(all(feature = "nats", feature = "sqlite"))]
 use crate::source::place::{Located, PlaceError};
+use crate::store;
+
+/// How far a group came that is to go on with another source, whether or not it failed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum TakeOver {
+    /// The group is as it was, but for sessions that were silent; or it goes on with its own source.
+    #[default]
+    Untouched,
+    /// No checkpoint was changed, and nobody knows whether the group can be joined: the write that
+    /// prevents that got no answer.
+    Holding,
+    /// Nobody can join it, and some checkpoints may be set: the same change again does the rest.
+    Held,
+    /// All checkpoints are set, and it goes on with the other source.
+    Adopted,
+}
 
 /// A source that a group did not begin with.
 #[derive(Clone, Debug)]
@@ -96,20 +120,8 @@ impl Checkpoints {
         let Some(other) = &self.other else {
             return Ok(false);
         };
-        if let Some((recorded, count)) = &self.topic {
-            if other.topic.as_deref() != Some(&**recorded) {
-                return Err(Error::Refused(format!(
-                    "the group was made for topic {recorded}, and goes on with no other: name that \
-                     one, or make another group"
-                )));
-            }
-            if other.partitions != Some(*count) {
-                return Err(Error::Refused(format!(
-                    "the group was made for {} of topic {recorded}, which now has another number: \
-                     delete the group (`parti group delete`), and make it anew",
-                    parti_core::text::count(u64::from(*count), "partition")
-                )));
-            }
+        for recorded in &self.topics {
+            other.check(recorded)?;
         }
         let set: BTreeSet<&PartitionId> = changes.iter().map(|change| &change.partition).collect();
         let is_set = |id: &PartitionId| set.contains(id);
@@ -122,7 +134,8 @@ impl Checkpoints {
         }
     }
 
-    /// Carries out these changes, and has the group go on with the other source.
+    /// Carries out these changes, and has the group go on with the other source. `reached` says how
+    /// far that came, also beside an error, and if this is dropped.
     pub(super) async fn take_over(
         &self,
         mut changes: Vec<Change>,
@@ -130,6 +143,7 @@ impl Checkpoints {
         reason: &Reason,
         other: &OtherSource,
         stop: impl Future<Output = ()>,
+        reached: &mut TakeOver,
     ) -> Result<Applied, Error> {
         self.takes_over(&changes)?;
         if self.records.is_closed() {
@@ -156,23 +170,42 @@ impl Checkpoints {
             ..rules
         };
         let wanted: Vec<Wanted> = changes.into_iter().map(|change| change.wanted).collect();
-        let (_, planned) = self.anew(wanted.clone(), rules).await?;
-        if let Some(left) = planned.iter().find(|one| one.verdict != Verdict::Change) {
+        // Before the group is held: see above.
+        let (now, planned) = self.anew(wanted, rules).await?;
+        if let Some(left) = left(&planned) {
             return Err(Error::Refused(format!(
                 "the checkpoint of partition {} would be left as it is ({:?}), and a group goes on \
                  with another source only with all of them set; nothing was changed",
                 left.partition, left.verdict
             )));
         }
-        let held = self.hold().await?;
-        let (now, planned) = self.anew(wanted, rules).await?;
+        let held = self.hold(reached).await?;
+        if let Some(came) = self.reread().await?.came(&planned, Change::epoch) {
+            self.put_back(held, reached).await?;
+            return Err(Error::Refused(format!(
+                "{came}; nothing was changed: stop all workers first"
+            )));
+        }
         let never = std::future::pending();
         let applied = now.carry_out(planned, rules, reason, never).await?;
-        let is_set = |change: &Change| change.verdict == Verdict::Change;
-        if applied.changes.iter().all(is_set) {
-            self.adopt(held, other.identity, reason).await?;
+        if let Some(left) = left(&applied.changes) {
+            return Err(Error::Unfinished(format!(
+                "the checkpoint of partition {} was left as it is ({:?}); the same command again \
+                 does the rest",
+                left.partition, left.verdict
+            )));
         }
+        self.adopt(held, other, &applied.changes, reason, reached)
+            .await?;
         Ok(applied)
+    }
+
+    /// The same, as it is now.
+    async fn reread(&self) -> Result<Self, Error> {
+        Ok(Self {
+            other: self.other.clone(),
+            ..Self::read(&self.store).await?
+        })
     }
 
     /// Checkpoints as they are now, and what these wishes change in them: each, at least by an epoch
@@ -182,15 +215,8 @@ impl Checkpoints {
         mut wanted: Vec<Wanted>,
         rules: Rules,
     ) -> Result<(Self, Vec<Change>), Error> {
-        let now = Self {
-            records: Records::read(&self.store).await?,
-            other: None,
-            ..self.clone()
-        };
-        let checkpoints = now.records.checkpoints();
-        let epochs: BTreeMap<&PartitionId, Epoch> = checkpoints
-            .map(|(id, _, record)| (id, record.epoch))
-            .collect();
+        let now = self.reread().await?;
+        let epochs = now.epochs();
         for one in &mut wanted {
             if let Some(epoch) = epochs.get(&one.partition) {
                 one.above = one.above.max(epoch.next());
@@ -198,6 +224,35 @@ impl Checkpoints {
         }
         let planned = now.plan(wanted, rules);
         Ok((now, planned))
+    }
+
+    fn epochs(&self) -> BTreeMap<&PartitionId, Epoch> {
+        let checkpoints = self.records.checkpoints();
+        checkpoints
+            .map(|(id, _, record)| (id, record.epoch))
+            .collect()
+    }
+
+    /// What came in between, by these records: somebody who reads the old source, a partition that is
+    /// not among the changes, or a newer epoch than is known of one. What is not seen here still
+    /// conflicts.
+    fn came(&self, changes: &[Change], known: fn(&Change) -> Option<Epoch>) -> Option<String> {
+        if let Some(worker) = living(&self.records.workers).into_keys().next() {
+            return Some(format!(
+                "{worker} joined meanwhile, and reads another source"
+            ));
+        }
+        if let Err(left) = self.takes_over(changes) {
+            return Some(left.to_string());
+        }
+        let epochs = self.epochs();
+        let newer = changes
+            .iter()
+            .find(|change| epochs.get(&change.partition).copied() > known(change))?;
+        Some(format!(
+            "somebody else took partition {} meanwhile, or set its checkpoint",
+            newer.partition
+        ))
     }
 
     /// Sees to it that no session is left of those who read the old source.
@@ -219,30 +274,52 @@ impl Checkpoints {
 
     /// Has the group go on with a source that nobody has: from then on nobody joins. Answers the
     /// record's revision.
-    async fn hold(&self) -> Result<Revision, Error> {
+    async fn hold(&self, reached: &mut TakeOver) -> Result<Revision, Error> {
         let (Some(found), Some(group)) = (&self.records.group, self.records.identity()) else {
-            return Err(changed());
+            return Err(self.changed().await);
         };
-        let held = self.name(group, found.revision, nonce()?.0).await?;
-        if let Some(worker) = self.living().await? {
-            self.name(group, held, group.stream).await?;
-            return Err(Error::Refused(format!(
-                "{worker} joined just now, and reads another source: stop all workers first"
-            )));
-        }
-        Ok(held)
+        let nobody = nonce()?.0;
+        *reached = TakeOver::Holding;
+        let held = self.name(group, found.revision, nobody).await;
+        *reached = match &held {
+            Ok(_) => TakeOver::Held,
+            Err(Error::Store(store::Error::Unknown { .. })) => TakeOver::Holding,
+            Err(_) => TakeOver::Untouched,
+        };
+        held
     }
 
-    /// Has the group, held until now, go on with this source.
-    async fn adopt(&self, held: Revision, other: u64, reason: &Reason) -> Result<(), Error> {
-        let group = self.records.identity().ok_or_else(changed)?;
-        if let Some(worker) = self.living().await? {
+    /// Has the group, held until now, go on as it was: nothing was changed.
+    async fn put_back(&self, held: Revision, reached: &mut TakeOver) -> Result<(), Error> {
+        let Some(group) = self.records.identity() else {
+            return Err(self.changed().await);
+        };
+        self.name(group, held, group.stream).await?;
+        *reached = TakeOver::Untouched;
+        Ok(())
+    }
+
+    /// Has the group, held until now, go on with this source, if its checkpoints are those that were
+    /// set.
+    async fn adopt(
+        &self,
+        held: Revision,
+        other: &OtherSource,
+        set: &[Change],
+        reason: &Reason,
+        reached: &mut TakeOver,
+    ) -> Result<(), Error> {
+        let Some(group) = self.records.identity() else {
+            return Err(self.changed().await);
+        };
+        let after = |change: &Change| Some(change.after.epoch);
+        if let Some(came) = self.reread().await?.came(set, after) {
             return Err(Error::Unfinished(format!(
-                "{worker} joined meanwhile, and reads the old source; stop it, then the same \
-                 command again does the rest"
+                "{came}; stop whoever it is, then the same command again does the rest"
             )));
         }
-        self.name(group, held, other).await?;
+        self.name(group, held, other.identity).await?;
+        *reached = TakeOver::Adopted;
         let why = match reason.why.as_str() {
             "" => String::new(),
             why => format!(" ({why})"),
@@ -272,19 +349,66 @@ impl Checkpoints {
             expect: Expect::At(at),
             value: Some(Record::Group(Arc::new(record))),
         };
-        settled(&self.store, write).await?.ok_or_else(changed)
+        match settled(&self.store, write).await? {
+            Some(revision) => Ok(revision),
+            None => Err(self.changed().await),
+        }
     }
 
-    /// A worker whose session is not over. While the group is held nobody joins: it began before.
-    async fn living(&self) -> Result<Option<WorkerId>, Error> {
-        let workers = self.store.list(Prefix::Workers).await?;
-        Ok(living(&workers).into_keys().next())
+    /// Why the group's record is not as it was.
+    async fn changed(&self) -> Error {
+        match self.store.read(&Key::Group).await {
+            Err(error) => error.into(),
+            Ok(None) => Error::NoGroup(self.store.group().to_owned()),
+            Ok(Some(Stored {
+                key,
+                record: Record::Unreadable(why),
+                ..
+            })) => unreadable(&key, &why),
+            Ok(Some(_)) => Error::Unfinished(
+                "somebody else changed the group's record just now; the same command again does \
+                 the rest"
+                    .into(),
+            ),
+        }
     }
 }
 
-fn changed() -> Error {
-    Error::Unfinished(
-        "somebody else changed the group's record just now; the same command again does the rest"
-            .into(),
-    )
+impl OtherSource {
+    /// Refused if a group that is recorded to be about this topic cannot go on with the source.
+    fn check(&self, recorded: &Stored) -> Result<(), Error> {
+        let (Key::Topic(name), Record::Topic(record)) = (&recorded.key, &recorded.record) else {
+            return match &recorded.record {
+                Record::Unreadable(why) => Err(unreadable(&recorded.key, why)),
+                _ => Ok(()),
+            };
+        };
+        if self.topic.as_deref() != Some(&**name) {
+            return Err(Error::Refused(format!(
+                "the group was made for topic {name}, and goes on with no other: name that one, or \
+                 make another group"
+            )));
+        }
+        if self.partitions != Some(record.partitions) {
+            return Err(Error::Refused(format!(
+                "the group was made for {} of topic {name}, which now has another number: delete \
+                 the group (`parti group delete`), and make it anew",
+                parti_core::text::count(u64::from(record.partitions), "partition")
+            )));
+        }
+        Ok(())
+    }
+}
+
+/// The first change that is not one.
+fn left(changes: &[Change]) -> Option<&Change> {
+    let mut changes = changes.iter();
+    changes.find(|change| change.verdict != Verdict::Change)
+}
+
+fn unreadable(key: &Key, why: &str) -> Error {
+    Error::Refused(format!(
+        "{key} cannot be read ({why}), so nobody can say what this group is about; mend or remove it \
+         with the store's own tools first"
+    ))
 }

@@ -41,7 +41,8 @@ pub trait Source: fmt::Debug + Send + Sync + 'static {
     fn name(&self) -> &str;
 
     /// Which log this is: another number once it was deleted and made anew, so that nobody goes on
-    /// at an offset of the old one.
+    /// at an offset of the old one. Give one from the beginning: 0 stands for a log that tells none,
+    /// and a group that began with such a one goes on with no other.
     async fn identity(&self) -> Result<u64, SourceError>;
 
     /// How many partitions it was made with, for good: `0` to one less. A worker that lists others,

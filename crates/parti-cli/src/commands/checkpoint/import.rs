@@ -92,10 +92,10 @@ pub async fn run(args: Args) -> Result<(), Failure> {
     if let Some(source) = places::opened(&args.source).await? {
         let ids: Vec<PartitionId> = wanted.iter().map(|one| one.partition.clone()).collect();
         let ranges = source.ranges(&ids).await?;
-        for one in &wanted {
-            super::fits(&one.partition, one.next, &ranges)?;
-        }
         checkpoints = checkpoints.of_source(&source).await?;
+        for one in &wanted {
+            super::fits(&checkpoints, &one.partition, one.next, &ranges)?;
+        }
     }
     let manner = Manner {
         rules: Rules {

@@ -13,7 +13,7 @@ use clap::Subcommand;
 use parti::core::codec;
 use parti::inspect::{Bounds, Group, PartitionView};
 use parti::operate::{
-    self, Applied, Change, Checkpoints, Patience, Reason, Rules, Verdict, Wanted,
+    self, Applied, Change, Checkpoints, Patience, Reason, Rules, TakeOver, Verdict, Wanted,
 };
 use parti::store::GroupStore;
 use parti::{Offset, PartitionId, WorkerId};
@@ -124,6 +124,7 @@ pub fn unknown(partition: &PartitionId, group: &Group) -> Failure {
 
 /// Whether a partition can go on at a place.
 fn fits(
+    checkpoints: &Checkpoints,
     partition: &PartitionId,
     next: Offset,
     ranges: &BTreeMap<PartitionId, Bounds>,
@@ -131,14 +132,21 @@ fn fits(
     match ranges.get(partition) {
         Some(bounds) if bounds.hold(next) => Ok(()),
         Some(bounds) => Err(outside(partition, next, bounds)),
-        None => Err(not_in_source(partition)),
+        None => Err(not_in_source(checkpoints, partition)),
     }
 }
 
 /// The source has no such partition.
-fn not_in_source(partition: &PartitionId) -> Failure {
+fn not_in_source(checkpoints: &Checkpoints, partition: &PartitionId) -> Failure {
+    let ask = match checkpoints.is_gone(partition) {
+        true => {
+            "it is not the source that the group began with, and has fewer partitions: if the group is \
+             to go on with it, give `parti checkpoint reset --all`"
+        }
+        false => "is --topic the right one?",
+    };
     Failure::usage(format!(
-        "partition {partition}: the source has none of this id; is --topic the right one?"
+        "partition {partition}: the source has none of this id; {ask}"
     ))
 }
 
@@ -193,7 +201,7 @@ async fn carry_out(
         left_paused: Vec::new(),
         trouble: None,
     };
-    let mut ending = None;
+    let (mut ending, mut reached) = (None, TakeOver::default());
     if !manner.dry_run {
         let work = Work {
             checkpoints,
@@ -201,7 +209,7 @@ async fn carry_out(
             reason: &manner.reason,
             takes_over,
         };
-        (applied, ending) = work.done(applied.changes, store).await?;
+        (applied, ending) = work.done(applied.changes, store, &mut reached).await?;
     }
     let changes = applied.changes;
     show(manner.shape, &changes, |changes| changes_table(changes))?;
@@ -247,8 +255,13 @@ async fn carry_out(
         format!("nobody has resumed what was paused for it: {remedy} does")
     });
     match (ending, left) {
+        // It came too late to stop anything.
+        (Some(_), None) if reached == TakeOver::Adopted => {}
         (Some(by), left) => {
-            let so = left.unwrap_or_else(|| "it left nothing paused".into());
+            let so = left.unwrap_or_else(|| match takes_over {
+                true => "the group is as it was".into(),
+                false => "it left nothing paused".into(),
+            });
             return Err(Failure::ended(
                 by,
                 format!("stopped: {changed} changed; {so}"),
@@ -271,8 +284,8 @@ async fn carry_out(
     match refusal(store, &changes, &done, manner.rules).await? {
         Some(refusal) => Err(refusal),
         None => {
-            if takes_over && !manner.dry_run {
-                tell!("the group began with another source, and goes on with this one now");
+            if reached == TakeOver::Adopted {
+                tell!("{}", far(reached));
             }
             Ok(())
         }
@@ -292,9 +305,21 @@ fn resume<'a>(store: &GroupStore, ids: impl Iterator<Item = &'a PartitionId>) ->
     )
 }
 
-/// What there is to say of a group that goes on with another source, and did not come to the end.
-const HALF_TAKEN_OVER: &str = "some checkpoints may have changed, and nobody can join the group until \
-     the same command has done the rest";
+/// How far a group came that is to go on with another source.
+fn far(reached: TakeOver) -> &'static str {
+    match reached {
+        TakeOver::Untouched => "nothing was changed",
+        TakeOver::Holding => {
+            "no checkpoint was changed, but it may be that nobody can join the group any more; the same \
+             command again goes on"
+        }
+        TakeOver::Held => {
+            "some checkpoints may have changed, and nobody can join the group until the same command \
+             has done the rest"
+        }
+        TakeOver::Adopted => "the group began with another source, and goes on with this one now",
+    }
+}
 
 /// Changes that are carried out.
 struct Work<'a> {
@@ -306,23 +331,24 @@ struct Work<'a> {
 }
 
 impl Work<'_> {
-    /// Carries them out, as far as it gets before a signal comes. Without force nothing is paused, and
-    /// a signal ends the program as ever.
+    /// Carries them out, as far as it gets before a signal comes. If nothing is paused, and nobody
+    /// kept from joining meanwhile, a signal ends the program as ever.
     async fn done(
         &self,
         changes: Vec<Change>,
         store: &GroupStore,
+        reached: &mut TakeOver,
     ) -> Result<(Applied, Option<Ending>), Failure> {
         let (rules, reason) = (self.rules, self.reason);
-        let Some(patience) = rules.force else {
+        if rules.force.is_none() && !self.takes_over {
             let applied = self.checkpoints.apply(changes, rules, reason).await;
-            return Ok((
-                applied.map_err(|error| self.unfinished(error, store))?,
-                None,
-            ));
-        };
+            let failed = |error| self.unfinished(error, store, *reached);
+            return Ok((applied.map_err(failed)?, None));
+        }
         let mut signals = Endings::catch()?;
-        self.tell_waiting(&changes, patience);
+        if let Some(patience) = rules.force {
+            self.tell_waiting(&changes, patience);
+        }
         let served = |change: &&Change| change.served_by.is_some();
         let served = changes
             .iter()
@@ -336,11 +362,13 @@ impl Work<'_> {
                 std::future::pending::<()>().await;
             }
         };
-        let applying = self.checkpoints.apply_until(changes, rules, reason, stop);
-        tokio::pin!(applying);
+        let applying = (self.checkpoints).apply_noting(changes, rules, reason, stop, reached);
+        let mut applying = Box::pin(applying);
         let by = tokio::select! {
             applied = &mut applying => {
-                return Ok((applied.map_err(|error| self.unfinished(error, store))?, None));
+                drop(applying);
+                let failed = |error| self.unfinished(error, store, *reached);
+                return Ok((applied.map_err(failed)?, None));
             }
             by = signals.next() => by,
         };
@@ -353,15 +381,25 @@ impl Work<'_> {
             }
         }
         let _ = first.send(());
-        tokio::select! {
-            applied = applying => {
-                let stopped = |error| Failure::ended(by, self.unfinished(error, store).line);
+        let done = tokio::select! {
+            applied = &mut applying => Ok(applied),
+            by = signals.next() => Err(by),
+        };
+        // It says how far it came.
+        drop(applying);
+        match done {
+            Ok(applied) => {
+                let stopped =
+                    |error| Failure::ended(by, self.unfinished(error, store, *reached).line);
                 Ok((applied.map_err(stopped)?, Some(by)))
             }
-            by = signals.next() => Err(Failure::ended(by, match self.takes_over {
-                true => HALF_TAKEN_OVER.to_owned(),
-                false => format!("some partitions may be left paused: {remedy} ends that"),
-            })),
+            Err(by) => Err(Failure::ended(
+                by,
+                match self.takes_over {
+                    true => format!("stopped: {}", far(*reached)),
+                    false => format!("some partitions may be left paused: {remedy} ends that"),
+                },
+            )),
         }
     }
 
@@ -394,12 +432,18 @@ impl Work<'_> {
     }
 
     /// What failed half way, and what may be left behind by it.
-    fn unfinished(&self, error: operate::Error, store: &GroupStore) -> Failure {
-        match error {
+    fn unfinished(&self, error: operate::Error, store: &GroupStore, reached: TakeOver) -> Failure {
+        let is_refused = matches!(
+            error,
+            operate::Error::Refused(_) | operate::Error::NoGroup(_)
+        );
+        match (self.takes_over, reached) {
             // Refused before anything was changed.
-            operate::Error::Refused(_) | operate::Error::NoGroup(_) => {}
-            _ if self.takes_over => tell!("{HALF_TAKEN_OVER}"),
-            _ => tell!("some checkpoints may have changed; the same command again does the rest"),
+            (false, _) | (true, TakeOver::Untouched) if is_refused => {}
+            (true, reached) => tell!("{}", far(reached)),
+            (false, _) => {
+                tell!("some checkpoints may have changed; the same command again does the rest")
+            }
         }
         match error {
             operate::Error::LeftPaused { cause, partitions } => {

@@ -70,7 +70,7 @@ pub async fn run(args: Args) -> Result<(), Failure> {
         // Of a source that had more: what it says there means nothing any more.
         wanted.extend(gone.into_iter().map(|id| Wanted::at(id, Offset(0))));
     }
-    wanted.extend(places_of(&source, &partitions, to).await?);
+    wanted.extend(places_of(&source, &checkpoints, &partitions, to).await?);
     let manner = Manner {
         rules: Rules {
             force: args.change.force(),
@@ -88,25 +88,30 @@ pub async fn run(args: Args) -> Result<(), Failure> {
 /// Where each partition is to go on.
 async fn places_of(
     source: &Located,
+    checkpoints: &Checkpoints,
     partitions: &[PartitionId],
     to: StartPosition,
 ) -> Result<Vec<Wanted>, Failure> {
     if !matches!(to, StartPosition::Time(_)) {
         let ranges = source.ranges(partitions).await?;
         let wanted = partitions.iter().map(|id| {
-            let bounds = ranges.get(id).ok_or_else(|| super::not_in_source(id))?;
+            let bounds = ranges.get(id);
+            let bounds = bounds.ok_or_else(|| super::not_in_source(checkpoints, id))?;
             let next = match to {
                 StartPosition::Earliest => bounds.first,
                 StartPosition::Offset(next) => Offset(next),
                 _ => bounds.end,
             };
-            super::fits(id, next, &ranges)?;
+            super::fits(checkpoints, id, next, &ranges)?;
             Ok(match to {
                 StartPosition::Latest => Wanted::latest(id.clone(), next),
                 _ => Wanted::at(id.clone(), next),
             })
         });
         return wanted.collect();
+    }
+    if let Some(gone) = partitions.iter().find(|id| checkpoints.is_gone(id)) {
+        return Err(super::not_in_source(checkpoints, gone));
     }
     let asked = partitions.iter().map(|id| async move {
         let next = source.resolve(id, to).await?;

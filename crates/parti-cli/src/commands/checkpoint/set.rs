@@ -59,8 +59,8 @@ pub async fn run(args: Args) -> Result<(), Failure> {
     match places::opened(&args.source).await? {
         Some(source) => {
             let ranges = source.ranges(std::slice::from_ref(&args.partition)).await?;
-            super::fits(&args.partition, next, &ranges)?;
             checkpoints = checkpoints.of_source(&source).await?;
+            super::fits(&checkpoints, &args.partition, next, &ranges)?;
         }
         None => tell!("without --source nobody can say whether the log has offset {next}"),
     }

@@ -117,13 +117,20 @@ fn sessions(group: &Group, config: &Config, findings: &mut Findings) {
 }
 
 async fn bounds(group: &mut Group, source: &Located, findings: &mut Findings) {
-    match (group.stream, source.identity().await.ok()) {
-        (Some(known), Some(told)) if known != told => {
+    match source.identity().await {
+        Ok(told) if group.is_of_other(told) => {
             findings.fail("source", Fatal::StreamReplaced);
             return;
         }
-        (Some(_), Some(_)) => findings.ok("source", "it is the log that the group was made on"),
-        _ => {}
+        Ok(told) if group.stream == Some(told) => {
+            findings.ok("source", "it is the log that the group was made on");
+        }
+        // Nobody knows.
+        Ok(_) => {}
+        Err(error) => {
+            findings.fail("source", error);
+            return;
+        }
     }
     let bounds = match source.bounds(&group.partition_ids()).await {
         Ok(bounds) => bounds,

@@ -271,6 +271,10 @@ impl App {
                 self.unseen = Some(why);
                 if why == Unseen::Other {
                     self.bounds.clear();
+                    for one in &mut self.group.partitions {
+                        (one.first, one.end, one.lag) = (None, None, None);
+                    }
+                    self.arrange();
                 }
             }
         }

@@ -398,8 +398,21 @@ fn trouble_is_said_and_goes_away() {
     shows(&lines(&mut app, 80, 24), "the store is silent for 4s: ");
     app.update(NOW, Input::Look(Err(Unseen::Silent)));
     shows(&lines(&mut app, 80, 24), "the source does not answer");
+    let bounds = Bounds {
+        first: Offset(0),
+        end: Offset(90),
+        head: Offset(90),
+    };
+    let found = BTreeMap::from([(PartitionId::new("0"), bounds)]);
+    app.update(NOW, Input::Look(Ok(found)));
+    let is_located = |app: &App| {
+        let mut all = app.group.partitions.iter();
+        all.any(|one| one.first.is_some() || one.end.is_some() || one.lag.is_some())
+    };
+    assert!(is_located(&app), "of its own");
     app.update(NOW, Input::Look(Err(Unseen::Other)));
     shows(&lines(&mut app, 80, 24), "the source is not the group's");
+    assert!(!is_located(&app), "of another source");
     app.update(NOW, Input::Sight(Sight::NoGroup));
     shows(&lines(&mut app, 80, 24), "the group is gone");
     app.update(NOW, Input::Sight(Sight::Group(Box::new(group(3, 12)))));

@@ -581,9 +581,18 @@ async fn whoever_stops_without_a_store_ends_in_time_and_says_what_may_be_left_pa
 
 /// A store that never answers a write of a checkpoint.
 #[derive(Debug)]
-struct Mute {
+pub(super) struct Mute {
     inner: Arc<dyn Store>,
     asked: Notify,
+}
+
+impl Mute {
+    pub(super) fn new(desk: &Desk) -> Self {
+        Self {
+            inner: desk.store.store().clone(),
+            asked: Notify::new(),
+        }
+    }
 }
 
 #[async_trait::async_trait]
@@ -612,10 +621,7 @@ impl Store for Mute {
 #[tokio::test(start_paused = true)]
 async fn whoever_stops_in_the_middle_of_a_write_ends_in_time_too() {
     let (desk, _) = served("leaderless").await;
-    let mute = Arc::new(Mute {
-        inner: desk.store.store().clone(),
-        asked: Notify::new(),
-    });
+    let mute = Arc::new(Mute::new(&desk));
     let store = GroupStore::new(mute.clone(), "g").expect("a name");
     let (checkpoints, planned, rules) = patient(&Desk { store }).await;
     let stop = async {

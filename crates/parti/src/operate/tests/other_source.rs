@@ -1,10 +1,11 @@
 //! A group that takes over another source than the one it began with.
 
 use futures_util::future::BoxFuture;
-use parti_core::ids::Nonce;
-use parti_core::io::{Expect, Write, WriteOutcome};
+use parti_core::ids::{Nonce, Revision};
+use parti_core::io::{Expect, Stored, Write, WriteOutcome};
 use parti_core::record::{Layout, TopicRecord};
 
+use super::force::Mute;
 use super::*;
 use crate::operate::other_source::OtherSource;
 
@@ -29,6 +30,11 @@ async fn named(desk: &Desk) -> u64 {
 
 /// Has all partitions go on at 0 of the other source.
 async fn reset(desk: &Desk) -> Result<Applied, Error> {
+    reset_to(desk, 0, &mut TakeOver::default()).await
+}
+
+/// The same, at any place.
+async fn reset_to(desk: &Desk, next: u64, reached: &mut TakeOver) -> Result<Applied, Error> {
     let checkpoints = Checkpoints::read(&desk.store).await?.seen_from(other(None));
     let ids: Vec<_> = desk
         .seen()
@@ -37,10 +43,19 @@ async fn reset(desk: &Desk) -> Result<Applied, Error> {
         .into_iter()
         .map(|one| one.id)
         .collect();
-    let wanted = ids.into_iter().map(|id| Wanted::at(id, Offset(0)));
+    let wanted = ids.into_iter().map(|id| Wanted::at(id, Offset(next)));
     let rules = rules(false, true);
     let planned = checkpoints.plan(wanted.collect(), rules);
-    checkpoints.apply(planned, rules, &reason()).await
+    let never = std::future::pending();
+    checkpoints
+        .apply_noting(planned, rules, &reason(), never, reached)
+        .await
+}
+
+/// Where each partition goes on.
+async fn places(desk: &Desk) -> Vec<u64> {
+    let seen = desk.seen().await.partitions.into_iter();
+    seen.filter_map(|one| Some(one.next_offset?.0)).collect()
 }
 
 #[tokio::test]
@@ -84,8 +99,10 @@ async fn whoever_joins_before_anything_is_changed_keeps_the_source() {
     desk.group().await;
     desk.owned("0", None, Some(3)).await;
     meddled.arm();
-    let refused = reset(&desk).await;
+    let mut reached = TakeOver::default();
+    let refused = reset_to(&desk, 0, &mut reached).await;
     assert!(matches!(refused, Err(Error::Refused(_))), "{refused:?}");
+    assert_eq!(reached, TakeOver::Untouched);
     assert!(meddled.has_come());
     assert_eq!(named(&desk).await, 7);
     let seen = desk.seen().await;
@@ -99,11 +116,13 @@ async fn a_take_over_that_is_interrupted_lets_nobody_join_and_goes_on_later() {
     desk.group().await;
     desk.owned("0", None, Some(3)).await;
     meddled.arm();
-    let interrupted = reset(&desk).await;
+    let mut reached = TakeOver::default();
+    let interrupted = reset_to(&desk, 0, &mut reached).await;
     assert!(
         matches!(interrupted, Err(Error::Unfinished(_))),
         "{interrupted:?}"
     );
+    assert_eq!(reached, TakeOver::Held);
     let between = named(&desk).await;
     assert!(![7, OTHER].contains(&between), "neither joins");
     let stays = reset(&desk).await;
@@ -113,11 +132,195 @@ async fn a_take_over_that_is_interrupted_lets_nobody_join_and_goes_on_later() {
     );
     assert_eq!(named(&desk).await, between);
     desk.session("worker-1", SessionStatus::Goodbye).await;
-    reset(&desk).await.expect("taken over");
+    let done = reset_to(&desk, 0, &mut reached).await;
+    done.expect("taken over");
+    assert_eq!(reached, TakeOver::Adopted);
     assert_eq!(named(&desk).await, OTHER);
     let told: Vec<String> = super::force::told(&desk).await;
     let taken = told.iter().filter(|line| line.contains("another source"));
     assert_eq!(taken.count(), 1, "{told:?}");
+}
+
+/// Somebody else takes it over, too, to go on at 2, and comes to the end.
+fn another(desk: Desk) -> BoxFuture<'static, ()> {
+    Box::pin(async move {
+        let mut reached = TakeOver::default();
+        let done = reset_to(&desk, 2, &mut reached).await;
+        done.expect("taken over");
+        assert_eq!(reached, TakeOver::Adopted);
+    })
+}
+
+/// The other one comes before the group is held, or before the first checkpoint is written.
+#[tokio::test]
+async fn of_two_at_once_only_one_sets_checkpoints() {
+    for (of, expected) in [
+        ("group", TakeOver::Untouched),
+        ("partitions", TakeOver::Held),
+    ] {
+        let (desk, meddled) = meddled(of, another);
+        desk.group().await;
+        desk.owned("0", None, Some(3)).await;
+        desk.owned("1", None, Some(3)).await;
+        meddled.arm();
+        let mut reached = TakeOver::default();
+        let ended = reset_to(&desk, 0, &mut reached).await;
+        assert!(matches!(ended, Err(Error::Unfinished(_))), "{ended:?}");
+        assert!(meddled.has_come());
+        assert_eq!(reached, expected);
+        assert_eq!(named(&desk).await, OTHER, "the other one was through");
+        assert_eq!(places(&desk).await, [2, 2], "{of}");
+    }
+}
+
+/// Of the others, too: here of somebody who names no source. He comes before the checkpoints are
+/// written, or when they are.
+#[tokio::test]
+async fn what_somebody_else_sets_meanwhile_is_neither_written_over_nor_adopted() {
+    for of in ["partitions", "events"] {
+        let (desk, meddled) = meddled(of, |desk| {
+            Box::pin(async move {
+                let done = change(&desk, "1", 2, rules(false, true)).await;
+                assert_eq!(done.verdict, Verdict::Change);
+            })
+        });
+        desk.group().await;
+        desk.owned("0", None, Some(3)).await;
+        desk.owned("1", None, Some(3)).await;
+        meddled.arm();
+        let mut reached = TakeOver::default();
+        let ended = reset_to(&desk, 0, &mut reached).await;
+        let Err(Error::Unfinished(why)) = ended else {
+            panic!("{ended:?}")
+        };
+        assert!(why.contains("partition 1"), "{why}");
+        assert_eq!(reached, TakeOver::Held);
+        assert_eq!(places(&desk).await, [0, 2], "{of}");
+        let done = reset_to(&desk, 0, &mut reached).await;
+        done.expect("the rest");
+        assert_eq!(reached, TakeOver::Adopted);
+        assert_eq!(places(&desk).await, [0, 0]);
+    }
+}
+
+/// Its session is over, and its commit keeps the epoch.
+#[tokio::test]
+async fn a_late_commit_of_an_old_owner_is_written_over() {
+    let (desk, meddled) = meddled("partitions", |desk| {
+        Box::pin(async move { desk.owned("0", None, Some(9)).await })
+    });
+    desk.group().await;
+    desk.owned("0", None, Some(3)).await;
+    meddled.arm();
+    reset(&desk).await.expect("taken over");
+    assert!(meddled.has_come());
+    assert_eq!(named(&desk).await, OTHER);
+    assert_eq!(places(&desk).await, [0]);
+}
+
+/// It has gone again by the time that sessions are looked at.
+#[tokio::test]
+async fn whoever_comes_and_goes_before_the_group_is_held_leaves_no_checkpoint_behind() {
+    let (desk, meddled) = meddled("group", |desk| {
+        Box::pin(async move { desk.owned("1", None, Some(5)).await })
+    });
+    desk.group().await;
+    desk.owned("0", None, Some(3)).await;
+    meddled.arm();
+    let mut reached = TakeOver::default();
+    let refused = reset_to(&desk, 0, &mut reached).await;
+    let Err(Error::Refused(why)) = refused else {
+        panic!("{refused:?}")
+    };
+    assert!(why.contains("partition 1"), "{why}");
+    assert!(why.contains("nothing was changed"), "{why}");
+    assert_eq!(reached, TakeOver::Untouched);
+    assert_eq!(named(&desk).await, 7, "as it was");
+    assert_eq!(places(&desk).await, [4, 6]);
+    reset(&desk).await.expect("now with both");
+    assert_eq!(named(&desk).await, OTHER);
+    assert_eq!(places(&desk).await, [0, 0]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stop_in_time_leaves_the_group_as_it_was() {
+    let desk = Desk::new();
+    desk.group().await;
+    desk.session("worker-0", SessionStatus::Live).await;
+    desk.owned("0", None, Some(3)).await;
+    let checkpoints = Checkpoints::read(&desk.store).await.expect("readable");
+    let checkpoints = checkpoints.seen_from(other(None));
+    let rules = Rules {
+        force: Some(SILENCE.into()),
+        ..rules(true, true)
+    };
+    let planned = checkpoints.plan(vec![Wanted::at(partition("0"), Offset(0))], rules);
+    let (stop, mut reached) = (tokio::time::sleep(SILENCE / 2), TakeOver::default());
+    let why = reason();
+    let stopped = checkpoints.apply_noting(planned, rules, &why, stop, &mut reached);
+    let changes = stopped.await.expect("stopped").changes;
+    assert_eq!(changes[0].verdict, Verdict::Served);
+    assert_eq!(reached, TakeOver::Untouched);
+    assert_eq!((named(&desk).await, places(&desk).await), (7, vec![4]));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_take_over_that_fails_or_is_dropped_says_how_far_it_came() {
+    for expected in [TakeOver::Untouched, TakeOver::Holding] {
+        let line = Faulty::new(Arc::new(Memory::new()), 1);
+        let store = GroupStore::new(Arc::new(line.clone()), "g").expect("a name");
+        let desk = Desk { store };
+        desk.group().await;
+        desk.owned("0", None, Some(3)).await;
+        let checkpoints = Checkpoints::read(&desk.store).await.expect("readable");
+        let checkpoints = checkpoints.seen_from(other(None));
+        let rules = rules(false, true);
+        let planned = checkpoints.plan(vec![Wanted::at(partition("0"), Offset(0))], rules);
+        match expected {
+            // A read.
+            TakeOver::Untouched => line.fail_next(),
+            // The hold, as often as it is tried.
+            _ => (0..5).for_each(|_| line.hold_next_write()),
+        }
+        let (never, mut reached) = (std::future::pending(), TakeOver::default());
+        let failed = checkpoints
+            .apply_noting(planned, rules, &reason(), never, &mut reached)
+            .await;
+        assert!(matches!(failed, Err(Error::Store(_))), "{failed:?}");
+        assert_eq!(reached, expected);
+    }
+    // Checkpoints are never answered.
+    let desk = Desk::new();
+    desk.group().await;
+    desk.owned("0", None, Some(3)).await;
+    let store = GroupStore::new(Arc::new(Mute::new(&desk)), "g").expect("a name");
+    let mute = Desk { store };
+    let mut reached = TakeOver::default();
+    let dropped = tokio::time::timeout(SILENCE, reset_to(&mute, 0, &mut reached)).await;
+    assert!(dropped.is_err(), "{dropped:?}");
+    assert_eq!(reached, TakeOver::Held);
+}
+
+#[tokio::test]
+async fn a_topic_that_cannot_be_read_is_named() {
+    let desk = Desk::new();
+    desk.group().await;
+    desk.owned("0", None, Some(3)).await;
+    let mut checkpoints = Checkpoints::read(&desk.store).await.expect("readable");
+    checkpoints.topics = vec![Stored {
+        key: Key::Topic("orders".into()),
+        revision: Revision(1),
+        record: Record::Unreadable("of a newer version".into()),
+    }];
+    let checkpoints = checkpoints.seen_from(other(Some("orders")));
+    let planned = checkpoints.plan(
+        vec![Wanted::at(partition("0"), Offset(0))],
+        rules(false, true),
+    );
+    let Err(Error::Refused(why)) = checkpoints.takes_over(&planned) else {
+        panic!("refused")
+    };
+    assert!(why.starts_with("topics/orders cannot be read"), "{why}");
 }
 
 #[tokio::test]

@@ -122,17 +122,14 @@ impl Producer {
     /// has all of them. After an error, some of them may be stored.
     pub async fn publish(
         &self,
-        mut messages: Vec<NewMessage>,
+        messages: Vec<NewMessage>,
     ) -> Result<Vec<(PartitionId, Offset)>, SourceError> {
         let mut spans = Publishing::wanted();
         if let Some(spans) = &mut spans {
-            for (place, message) in messages.iter_mut().enumerate() {
-                for (name, value) in &mut message.headers {
-                    let header = (name.as_str(), value.as_bytes());
-                    if let Some(own) = spans.begin(place, header, self.stream()) {
-                        *value = own;
-                    }
-                }
+            for (place, message) in messages.iter().enumerate() {
+                let headers = message.headers.iter();
+                let headers = headers.map(|(name, value)| (name.as_str(), value.as_bytes()));
+                spans.begin(place, headers, self.stream());
             }
         }
         let client = &self.stream.api.link.client;

@@ -121,16 +121,14 @@ impl Topic {
     /// where each one is.
     pub async fn append(
         &self,
-        mut records: Vec<NewRecord>,
+        records: Vec<NewRecord>,
     ) -> Result<Vec<(PartitionId, Offset)>, LogError> {
         let mut spans = Publishing::wanted();
         if let Some(spans) = &mut spans {
-            for (place, record) in records.iter_mut().enumerate() {
-                for (name, value) in &mut record.headers {
-                    if let Some(own) = spans.begin(place, (name, value), &self.inner.topic) {
-                        *value = own.into();
-                    }
-                }
+            for (place, record) in records.iter().enumerate() {
+                let headers = record.headers.iter();
+                let headers = headers.map(|(name, value)| (name.as_ref(), value.as_ref()));
+                spans.begin(place, headers, &self.inner.topic);
             }
         }
         let numbered = records.into_iter().map(|record| {
