@@ -100,23 +100,29 @@ fn without_a_recorder_nothing_is_measured() {
 fn who_changes_its_name_leaves_no_gauge_behind() {
     let memo = Memo::default();
     let meters = Meters::new(Arc::new(memo.clone()), "g", Some(500));
+    meters.handles().heartbeats.increment(1);
     meters.handles().state.set(1.0);
-    assert_eq!(memo.get("parti_worker_state{group=g,worker=}"), Some(1.0));
+    let nameless = "parti_heartbeats_total{group=g,worker=}";
+    assert_eq!(memo.get(nameless), Some(1.0), "no count is lost");
+    let nameless = "parti_worker_state{group=g,worker=}";
+    assert_eq!(memo.get(nameless), None, "no process is there twice");
     meters.claimed("worker-3");
     meters.handles().state.set(4.0);
-    assert_eq!(memo.get("parti_worker_state{group=g,worker=}"), Some(0.0));
     let own = "parti_worker_state{group=g,worker=worker-3}";
     assert_eq!(memo.get(own), Some(4.0));
     meters.claimed("worker-3");
     assert_eq!(memo.get(own), Some(4.0), "the same name again");
     let cap = "parti_consumer_subject_cap{group=g,worker=worker-3}";
     assert_eq!(memo.get(cap), Some(500.0));
+    meters.claimed("worker-5");
+    assert_eq!(memo.get(own), Some(0.0));
 }
 
 #[test]
 fn what_the_core_counts_is_recorded_by_its_growth() {
     let memo = Memo::default();
     let meters = Arc::new(Meters::new(Arc::new(memo.clone()), "g", Some(500)));
+    meters.claimed("w");
     let probe = Probe::new(meters, &Metrics::none());
     let mut numbers = parti_core::worker::Numbers::default();
     numbers.feed.updates.duplicates = 1;
@@ -131,15 +137,15 @@ fn what_the_core_counts_is_recorded_by_its_growth() {
     probe.count(&numbers, &wire);
     for (series, value) in [
         (
-            "parti_consumer_duplicate_subjects_total{group=g,worker=}",
+            "parti_consumer_duplicate_subjects_total{group=g,worker=w}",
             1.0,
         ),
-        ("parti_consumer_subject_count{group=g,worker=}", 3.0),
-        ("parti_consumer_redeliveries_total{group=g,worker=}", 5.0),
-        ("parti_consumer_inflight{group=g,worker=}", 10.0),
-        ("parti_consumer_pull_loop_healthy{group=g,worker=}", 1.0),
+        ("parti_consumer_subject_count{group=g,worker=w}", 3.0),
+        ("parti_consumer_redeliveries_total{group=g,worker=w}", 5.0),
+        ("parti_consumer_inflight{group=g,worker=w}", 10.0),
+        ("parti_consumer_pull_loop_healthy{group=g,worker=w}", 1.0),
         (
-            "parti_take_failures_total{group=g,worker=,reason=conflict}",
+            "parti_take_failures_total{group=g,worker=w,reason=conflict}",
             2.0,
         ),
     ] {
@@ -151,6 +157,7 @@ fn what_the_core_counts_is_recorded_by_its_growth() {
 async fn a_metered_store_is_recorded() {
     let memo = Memo::default();
     let meters = Arc::new(Meters::new(Arc::new(memo.clone()), "g", None));
+    meters.claimed("w");
     let faulty = Faulty::new(Arc::new(Memory::new()), 1);
     let store = Metered::recording(Arc::new(faulty.clone()), meters);
     store.create("ab", "12345").await.expect("new");
@@ -160,30 +167,30 @@ async fn a_metered_store_is_recorded() {
     let watch = store.watch(crate::store::Scope::Under(String::new()));
     for (series, value) in [
         (
-            "parti_store_operation_seconds{group=g,worker=,operation=write}",
+            "parti_store_operation_seconds{group=g,worker=w,operation=write}",
             2.0,
         ),
         (
-            "parti_store_operation_seconds{group=g,worker=,operation=read}",
+            "parti_store_operation_seconds{group=g,worker=w,operation=read}",
             1.0,
         ),
         (
-            "parti_store_errors_total{group=g,worker=,kind=conflict}",
+            "parti_store_errors_total{group=g,worker=w,kind=conflict}",
             1.0,
         ),
         (
-            "parti_store_errors_total{group=g,worker=,kind=unavailable}",
+            "parti_store_errors_total{group=g,worker=w,kind=unavailable}",
             1.0,
         ),
-        ("parti_store_writes_total{group=g,worker=}", 1.0),
-        ("parti_store_sent_bytes_total{group=g,worker=}", 10.0),
-        ("parti_store_operations_running{group=g,worker=}", 0.0),
-        ("parti_store_watches{group=g,worker=}", 1.0),
+        ("parti_store_writes_total{group=g,worker=w}", 1.0),
+        ("parti_store_sent_bytes_total{group=g,worker=w}", 10.0),
+        ("parti_store_operations_running{group=g,worker=w}", 0.0),
+        ("parti_store_watches{group=g,worker=w}", 1.0),
     ] {
         assert_eq!(memo.get(series), Some(value), "{series}");
     }
     drop(watch);
-    assert_eq!(memo.get("parti_store_watches{group=g,worker=}"), Some(0.0));
+    assert_eq!(memo.get("parti_store_watches{group=g,worker=w}"), Some(0.0));
 }
 
 #[test]
