@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 use std::sync::Mutex;
 
 use metrics::{CounterFn, GaugeFn, HistogramFn};
+use parti_core::ids::{Offset, PartitionId};
 
+use super::lag::Series;
 use super::*;
 use crate::source::Wire;
 use crate::store::faulty::Faulty;
@@ -151,6 +153,73 @@ fn what_the_core_counts_is_recorded_by_its_growth() {
     ] {
         assert_eq!(memo.get(series), Some(value), "{series}");
     }
+}
+
+/// Positions or ends, by the number of each partition.
+fn offsets(of: &[(u32, u64)]) -> Vec<(PartitionId, Offset)> {
+    let of = of.iter();
+    of.map(|(partition, offset)| (PartitionId::new(partition.to_string()), Offset(*offset)))
+        .collect()
+}
+
+/// Lags of a worker that has a name; so many partitions have a series of their own.
+fn lags(most: usize) -> (Memo, Series) {
+    let memo = Memo::default();
+    let meters = Meters::new(Arc::new(memo.clone()), "g", None);
+    meters.claimed("w");
+    let metrics = Metrics::none().partition_series(most);
+    let series = Series::new(&metrics, meters.handles().registrar.clone());
+    (memo, series)
+}
+
+fn lag(memo: &Memo, partition: &str) -> Option<f64> {
+    memo.get(&format!(
+        "parti_partition_lag{{group=g,worker=w,partition={partition}}}"
+    ))
+}
+
+#[test]
+fn a_lag_that_cannot_be_told_stays_as_it_was() {
+    let (memo, mut series) = lags(10);
+    let owned = offsets(&[(0, 5), (1, 5)]);
+    series.told(&owned, offsets(&[(0, 12)]));
+    assert_eq!((lag(&memo, "0"), lag(&memo, "1")), (Some(7.0), None));
+    // The source answers nothing at all, then tells of the other one.
+    series.told(&owned, Vec::new());
+    assert_eq!((lag(&memo, "0"), lag(&memo, "1")), (Some(7.0), None));
+    series.told(&owned, offsets(&[(1, 6)]));
+    assert_eq!((lag(&memo, "0"), lag(&memo, "1")), (Some(7.0), Some(1.0)));
+    series.told(&owned, offsets(&[(0, 5), (1, 3)]));
+    assert_eq!((lag(&memo, "0"), lag(&memo, "1")), (Some(0.0), Some(0.0)));
+}
+
+#[test]
+fn what_is_owned_no_more_has_no_lag_and_none_is_left_over_when_it_comes_back() {
+    let (memo, mut series) = lags(10);
+    let (both, one) = (offsets(&[(0, 5), (1, 5)]), offsets(&[(1, 5)]));
+    series.told(&both, offsets(&[(0, 12), (1, 12)]));
+    series.told(&one, Vec::new());
+    assert_eq!((lag(&memo, "0"), lag(&memo, "1")), (Some(0.0), Some(7.0)));
+    series.told(&both, Vec::new());
+    assert_eq!((lag(&memo, "0"), lag(&memo, "1")), (Some(0.0), Some(7.0)));
+    series.clear();
+    assert_eq!((lag(&memo, "0"), lag(&memo, "1")), (Some(0.0), Some(0.0)));
+}
+
+#[test]
+fn partitions_past_the_limit_share_a_series_that_keeps_what_was_told_too() {
+    let (memo, mut series) = lags(1);
+    let owned = offsets(&[(0, 0), (1, 0), (2, 0)]);
+    series.told(&owned, offsets(&[(0, 1), (1, 10), (2, 100)]));
+    assert_eq!((lag(&memo, "0"), lag(&memo, "*")), (Some(1.0), Some(110.0)));
+    series.told(&owned, offsets(&[(2, 200)]));
+    assert_eq!((lag(&memo, "0"), lag(&memo, "*")), (Some(1.0), Some(210.0)));
+    // The series of its own is not given to another: a recorder forgets nothing.
+    series.told(&owned[2..], Vec::new());
+    assert_eq!((lag(&memo, "0"), lag(&memo, "*")), (Some(0.0), Some(200.0)));
+    assert_eq!((lag(&memo, "1"), lag(&memo, "2")), (None, None));
+    series.told(&[], Vec::new());
+    assert_eq!((lag(&memo, "0"), lag(&memo, "*")), (Some(0.0), Some(0.0)));
 }
 
 #[tokio::test]
