@@ -99,6 +99,9 @@ impl Probe {
             Event::Source(SourceEvent::Read {
                 result: Ok(batch), ..
             }) => self.handles.messages.increment(batch.messages.len() as u64),
+            Event::Source(SourceEvent::Swept {
+                result: Ok(swath), ..
+            }) => self.handles.messages.increment(swath.messages.len() as u64),
             Event::Source(SourceEvent::Consumer { ask, .. }) => {
                 if let (Some(began), Some(consumer)) =
                     (self.updates.remove(ask), &self.handles.consumer)

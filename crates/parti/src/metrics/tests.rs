@@ -5,6 +5,9 @@ use std::sync::Mutex;
 
 use metrics::{CounterFn, GaugeFn, HistogramFn};
 use parti_core::ids::{Offset, PartitionId};
+use parti_core::io::{Ask, Body, Message, ReadBatch, SourceError, SourceEvent, Swath};
+use parti_core::time::Time;
+use parti_core::worker::Event;
 
 use super::lag::Series;
 use super::*;
@@ -152,6 +155,68 @@ fn what_the_core_counts_is_recorded_by_its_growth() {
         ),
     ] {
         assert_eq!(memo.get(series), Some(value), "{series}");
+    }
+}
+
+#[test]
+fn what_a_sweep_brings_is_counted_as_what_is_read_or_delivered() {
+    let memo = Memo::default();
+    let meters = Arc::new(Meters::new(Arc::new(memo.clone()), "g", Some(500)));
+    let mut probe = Probe::new(meters, &Metrics::none());
+    let message = |offset| Message {
+        offset: Offset(offset),
+        key: 0,
+        size: 0,
+        body: Body::EMPTY,
+    };
+    let delivered = SourceEvent::Delivered {
+        consumer: 1,
+        sequence: 1,
+        partition: PartitionId::new("p0"),
+        message: message(9),
+        pending: 0,
+    };
+    let batch = ReadBatch {
+        messages: vec![message(1), message(2)],
+        next: Offset(3),
+        first: Offset(1),
+        end: Offset(3),
+    };
+    let swept = ["p0", "p1", "p0"].map(PartitionId::new).into_iter();
+    let swath = Swath {
+        messages: swept.zip((3..).map(message)).collect(),
+        next: Offset(6),
+        first: Offset(1),
+    };
+    let trouble = || SourceError::Unavailable("down".into());
+    let ask = Ask(1);
+    for (event, count) in [
+        (delivered, 1.0),
+        (
+            SourceEvent::Read {
+                ask,
+                result: Ok(batch),
+            },
+            3.0,
+        ),
+        (
+            SourceEvent::Swept {
+                ask,
+                result: Ok(swath),
+            },
+            6.0,
+        ),
+        (
+            SourceEvent::Swept {
+                ask,
+                result: Err(trouble()),
+            },
+            6.0,
+        ),
+    ] {
+        probe.event(Time::ZERO, &Event::Source(event));
+        let series = "parti_consumer_messages_total{group=g,worker=}";
+        assert_eq!(memo.get(series), Some(count));
     }
 }
 
