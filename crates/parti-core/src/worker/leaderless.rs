@@ -34,6 +34,7 @@ use crate::strategy::{Input, Strategy};
 use crate::time::Time;
 use crate::worker::Trouble;
 use crate::worker::holding::Holdings;
+use crate::worker::numbers::PlanNumbers;
 use crate::worker::outbox::{Outbox, Purpose};
 
 mod decided;
@@ -72,6 +73,8 @@ pub struct Leaderless {
     waits_for_room: bool,
     /// How many partitions fit nowhere, when that was last told.
     over_cap: u64,
+    /// What the last look around found.
+    seen: PlanNumbers,
     /// The overrides as they are.
     decided: Decided,
     /// The overrides that the target goes by.
@@ -103,6 +106,7 @@ impl Leaderless {
             serve: Vec::new(),
             waits_for_room: false,
             over_cap: 0,
+            seen: PlanNumbers::default(),
             decided: Decided::new(),
             overrides: Arc::default(),
             heeding: Revision(0),
@@ -122,6 +126,11 @@ impl Leaderless {
     /// The revision of the overrides that the present choice goes by.
     pub fn heeding(&self) -> Revision {
         self.heeding
+    }
+
+    /// What it last saw of the group, for metrics.
+    pub fn numbers(&self) -> PlanNumbers {
+        self.seen
     }
 
     /// Whether an operator wants this life to serve nothing.
@@ -355,6 +364,7 @@ impl Leaderless {
                 owned.insert(id.clone());
             }
         }
+        let mut seen = PlanNumbers::default();
         for (place, partition) in partitions.iter().enumerate() {
             let id = &partition.id;
             if owned.contains(id) || holdings.holds(id) {
@@ -367,10 +377,17 @@ impl Leaderless {
             }
             if self.overrides.pauses(id) {
                 self.free_since.remove(id);
+                seen.unserved += 1;
+                seen.paused += 1;
                 continue;
             }
             let since = *self.free_since.entry(id.clone()).or_insert(now);
             let target = self.target_of(place);
+            if now.since(since) > self.grace {
+                let full = self.capacity.is_some() && !self.members.is_empty();
+                seen.unserved += 1;
+                seen.over_cap += u64::from(full && target.is_none());
+            }
             if target == Some(me) {
                 continue;
             }
@@ -381,6 +398,7 @@ impl Leaderless {
                 self.changed = true;
             }
         }
+        self.seen = seen;
     }
 
     fn rank(&self, id: &PartitionId, me: &WorkerId, target: Option<&WorkerId>) -> u32 {

@@ -267,7 +267,11 @@ impl Probe {
         handles.moving.set(plan.moving as f64);
         for (reason, count) in [
             ("over_cap", plan.over_cap),
-            ("other", plan.unserved.saturating_sub(plan.over_cap)),
+            ("paused", plan.paused),
+            (
+                "other",
+                plan.unserved.saturating_sub(plan.over_cap + plan.paused),
+            ),
         ] {
             if let Some(gauge) = handles.unserved.of(reason) {
                 gauge.set(count as f64);

@@ -8,6 +8,7 @@ use parti_core::ids::{Offset, PartitionId};
 use parti_core::io::{Ask, Body, Message, ReadBatch, SourceError, SourceEvent, Swath};
 use parti_core::time::Time;
 use parti_core::worker::Event;
+use parti_core::worker::numbers::PlanNumbers;
 
 use super::lag::Series;
 use super::*;
@@ -134,6 +135,12 @@ fn what_the_core_counts_is_recorded_by_its_growth() {
     numbers.feed.subjects = 3;
     numbers.feed.unacked = 4;
     numbers.takes.conflicts = 2;
+    numbers.plan = Some(PlanNumbers {
+        unserved: 6,
+        over_cap: 1,
+        paused: 2,
+        ..PlanNumbers::default()
+    });
     let wire = Wire {
         redelivered: 5,
         pending: 6,
@@ -152,6 +159,18 @@ fn what_the_core_counts_is_recorded_by_its_growth() {
         (
             "parti_take_failures_total{group=g,worker=w,reason=conflict}",
             2.0,
+        ),
+        (
+            "parti_unserved_partitions{group=g,worker=w,reason=over_cap}",
+            1.0,
+        ),
+        (
+            "parti_unserved_partitions{group=g,worker=w,reason=paused}",
+            2.0,
+        ),
+        (
+            "parti_unserved_partitions{group=g,worker=w,reason=other}",
+            3.0,
         ),
     ] {
         assert_eq!(memo.get(series), Some(value), "{series}");
