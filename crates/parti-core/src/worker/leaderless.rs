@@ -28,9 +28,10 @@ use crate::io::{StoreOp, StoreReply, WatchEvent};
 use crate::key::{Key, Prefix};
 use crate::leader::{Reaper, Sessions};
 use crate::partition::Partition;
-use crate::record::{OverridesRecord, Record, SessionStatus};
+use crate::record::{EventKind, OverridesRecord, Record, SessionStatus};
 use crate::session::silence::Silence;
 use crate::strategy::{Input, Strategy};
+use crate::text::{count, few};
 use crate::time::Time;
 use crate::worker::Trouble;
 use crate::worker::holding::Holdings;
@@ -42,6 +43,9 @@ mod decided;
 mod tests;
 
 use decided::Decided;
+
+/// So many partitions are named in one line of the history.
+const NAMED: usize = 8;
 
 /// The machine of a worker without a leader.
 #[derive(Debug)]
@@ -75,6 +79,8 @@ pub struct Leaderless {
     over_cap: u64,
     /// What the last look around found.
     seen: PlanNumbers,
+    /// Taken from the dead, and not told yet.
+    seized: BTreeMap<WorkerId, Vec<PartitionId>>,
     /// The overrides as they are.
     decided: Decided,
     /// The overrides that the target goes by.
@@ -107,6 +113,7 @@ impl Leaderless {
             waits_for_room: false,
             over_cap: 0,
             seen: PlanNumbers::default(),
+            seized: BTreeMap::new(),
             decided: Decided::new(),
             overrides: Arc::default(),
             heeding: Revision(0),
@@ -184,6 +191,7 @@ impl Leaderless {
         if now >= self.next_look && !self.looking {
             self.looking = true;
             self.next_look = now + self.claim_interval;
+            self.tell_seized(me, out);
             out.ask(
                 Purpose::LookAround,
                 StoreOp::List(Prefix::Partitions),
@@ -216,6 +224,32 @@ impl Leaderless {
         self.aim(partitions, sessions, out);
         self.give_back(me, partitions, sessions);
         self.choose(me, fit, partitions, holdings, now)
+    }
+
+    /// These were taken from the dead.
+    pub fn seized(&mut self, from: BTreeMap<WorkerId, Vec<PartitionId>>) {
+        for (owner, mut partitions) in from {
+            let told = self.seized.entry(owner).or_default();
+            told.append(&mut partitions);
+        }
+    }
+
+    /// One line for each of the dead: partitions are taken one by one, and a history is short. What
+    /// was released has nobody's name on it.
+    fn tell_seized(&mut self, me: &WorkerId, out: &mut Outbox) {
+        for (owner, partitions) in std::mem::take(&mut self.seized) {
+            let whose = if owner == *me {
+                "its life before".to_owned()
+            } else {
+                format!("{owner}, whose session is over")
+            };
+            let line = format!(
+                "{me} took {} of {whose}: {}",
+                count(partitions.len() as u64, "partition"),
+                few(partitions, NAMED)
+            );
+            out.tell(EventKind::Handoff, line);
+        }
     }
 
     /// Asks the strategy, and puts what operators decided above its answer.

@@ -317,6 +317,17 @@ impl Group {
         (seen.unserved, seen.over_cap, seen.paused)
     }
 
+    /// The lines of the group's history.
+    fn history(&self) -> Vec<&str> {
+        let records = self.records.values();
+        records
+            .filter_map(|stored| match &stored.record {
+                Record::Event(event) => Some(event.text.as_str()),
+                _ => None,
+            })
+            .collect()
+    }
+
     fn held(&self) -> String {
         let held: Vec<_> = self.worker.held().map(ToString::to_string).collect();
         held.join(" ")
@@ -422,6 +433,30 @@ fn a_silent_peer_is_ended_after_its_lease_and_its_partitions_are_seized() {
     assert_eq!(group.session("worker-1").status, SessionStatus::Evicted);
     group.run(LOOK);
     assert_eq!(group.held(), "p0 p1 p2 p3");
+}
+
+#[test]
+fn each_tells_of_its_own_coming_and_going_and_of_the_dead_whose_partitions_it_takes() {
+    let mut group = Group::alone(4);
+    group.peer("worker-1");
+    group.run(SECOND / 10);
+    group.take("worker-1", "p1");
+    group.take("worker-1", "p3");
+    group.run(LOOK);
+    group.beating.clear();
+    group.run(SECOND * 6 + LOOK);
+    assert_eq!(group.held(), "p0 p1 p2 p3");
+    group.inbox.push_back(Event::Stop { within: None });
+    group.run(SECOND);
+    assert_eq!(
+        group.history(),
+        [
+            "worker-0 joined",
+            "worker-1 was silent, its session is over",
+            "worker-0 took 2 partitions of worker-1, whose session is over: p1, p3",
+            "worker-0 leaves",
+        ]
+    );
 }
 
 #[test]
