@@ -47,6 +47,33 @@ fn every_alert_fires_and_stays_silent() {
     }
 }
 
+/// The panels of the dashboard.
+fn panels() -> Vec<Value> {
+    let dashboard: Value = serde_json::from_str(&read("grafana/parti.json")).expect("JSON");
+    dashboard["panels"].as_array().expect("panels").clone()
+}
+
+/// The queries of a panel, for all groups.
+fn queries_of(panel: &Value) -> impl Iterator<Item = String> {
+    let targets = panel["targets"].as_array().into_iter().flatten();
+    targets.map(|target| {
+        let expression = target["expr"].as_str().expect("a query");
+        expression
+            .replace("$group", ".*")
+            .replace("$__rate_interval", "1m")
+    })
+}
+
+/// The only query of the panel with this title.
+fn query_titled(title: &str) -> String {
+    let panels = panels();
+    let panel = panels.iter().find(|panel| panel["title"] == title);
+    let mut queries = queries_of(panel.expect(title));
+    let query = queries.next().expect("a query");
+    assert_eq!(queries.next(), None, "{title} has one query");
+    query
+}
+
 /// Every query of the dashboard, and every series that a rule records or an alert looks at.
 fn queries() -> BTreeSet<String> {
     let rules = read("prometheus/parti.rules.yml");
@@ -57,19 +84,7 @@ fn queries() -> BTreeSet<String> {
     let is_name = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_' || c == ':';
     let words = rules.split(|c| !is_name(c));
     all.extend(words.filter(|w| w.starts_with("parti_")).map(str::to_owned));
-    let dashboard: Value = serde_json::from_str(&read("grafana/parti.json")).expect("JSON");
-    let panels = dashboard["panels"].as_array().expect("panels");
-    let targets = panels
-        .iter()
-        .filter_map(|panel| panel["targets"].as_array());
-    for target in targets.flatten() {
-        let expression = target["expr"].as_str().expect("a query");
-        all.insert(
-            expression
-                .replace("$group", ".*")
-                .replace("$__rate_interval", "1m"),
-        );
-    }
+    all.extend(panels().iter().flat_map(queries_of));
     all
 }
 
@@ -80,23 +95,32 @@ fn every_query_of_every_panel_and_rule_returns_data() {
     let source = format!("jetstream://{}/S", nats.address());
     let mut group = Group::with(&store, &["--source", &source], CONFIG, &[], 12);
     group.produce(100);
-    let (mut first, one) = group.scraped(&[]);
-    let (mut second, two) = group.scraped(&[]);
+    let (mut workers, targets): (Vec<_>, Vec<_>) = (0..3).map(|_| group.scraped(&[])).unzip();
     let rules = ops("prometheus/parti.rules.yml");
     let rules = rules.canonicalize().expect("there");
-    let prometheus = prometheus::Server::start(&[one, two], &rules);
-    let count = |query: &str| {
+    let prometheus = prometheus::Server::start(&targets, &rules);
+    let answer = |query: &str| {
         let answer = prometheus.query(query).expect("a valid query");
-        let answer: Value = serde_json::from_str(&answer).expect("JSON");
-        answer["data"]["result"].as_array().map_or(0, Vec::len)
+        let mut answer: Value = serde_json::from_str(&answer).expect("JSON");
+        answer["data"]["result"].take()
     };
+    let count = |query: &str| answer(query).as_array().map_or(0, Vec::len);
     let began = Instant::now();
     let wait = |what: &str| {
         assert!(began.elapsed() < PATIENCE, "{what} never came");
         std::thread::sleep(Duration::from_millis(500));
     };
-    while count("parti_is_leader == 1") == 0 || count("parti_owned_partitions > 0") < 2 {
+    while count("parti_is_leader == 1") == 0 || count("parti_owned_partitions > 0") < 3 {
         wait("a group that shares its partitions");
+    }
+    let shown = answer(&query_titled("Workers"));
+    assert_eq!(shown[0]["value"][1], "3", "one for each process: {shown}");
+    for title in ["States of workers", "Pull loop", "In flight"] {
+        let shown = answer(&query_titled(title));
+        let shown = shown.as_array().expect("series").iter();
+        let names: BTreeSet<_> = shown.map(|s| s["metric"]["worker"].as_str()).collect();
+        assert_eq!(names.len(), 3, "{title}: {names:?}");
+        assert!(!names.contains(&None), "{title}: {names:?}");
     }
     // It joins while the others are watched: partitions move, consumers are updated.
     group.consume();
@@ -106,7 +130,7 @@ fn every_query_of_every_panel_and_rule_returns_data() {
         missing.retain(|query| count(query) == 0);
         wait(&format!("data for {missing:#?}"));
     }
-    for worker in [&mut first, &mut second] {
+    for worker in &mut workers {
         worker.kill().expect("killed");
         worker.wait().expect("gone");
     }

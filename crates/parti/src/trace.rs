@@ -271,6 +271,103 @@ mod tests {
         }
     }
 
+    /// Takes down every span with its fields, in the order in which they began.
+    #[cfg(feature = "nats")]
+    #[derive(Clone, Default)]
+    struct Spans(Arc<Mutex<Vec<(&'static str, Fields)>>>);
+
+    #[cfg(feature = "nats")]
+    impl Spans {
+        /// The fields of the only span with this name.
+        fn only(&self, name: &str) -> BTreeMap<String, String> {
+            let spans = self.0.lock().expect("no panic");
+            let mut own = spans.iter().filter(|(own, _)| *own == name);
+            let (first, more) = (own.next(), own.next());
+            assert!(more.is_none(), "one span {name}");
+            let (_, fields) = first.expect(name);
+            fields.0.lock().expect("no panic").clone()
+        }
+    }
+
+    #[cfg(feature = "nats")]
+    impl Subscriber for Spans {
+        fn enabled(&self, metadata: &Metadata<'_>) -> bool {
+            Fields::default().enabled(metadata)
+        }
+        fn new_span(&self, span: &Attributes<'_>) -> Id {
+            let mut fields = Fields::default();
+            span.record(&mut fields);
+            let mut spans = self.0.lock().expect("no panic");
+            spans.push((span.metadata().name(), fields));
+            Id::from_u64(spans.len() as u64)
+        }
+        fn record(&self, id: &Id, values: &Record<'_>) {
+            let spans = self.0.lock().expect("no panic");
+            let (_, fields) = &spans[id.into_u64() as usize - 1];
+            values.record(&mut fields.clone());
+        }
+        fn record_follows_from(&self, _: &Id, _: &Id) {}
+        fn event(&self, _: &Event<'_>) {}
+        fn enter(&self, _: &Id) {}
+        fn exit(&self, _: &Id) {}
+    }
+
+    #[cfg(feature = "nats")]
+    #[test]
+    fn what_a_producer_publishes_to_a_stream_is_handled_under_its_publishing() {
+        use std::time::Duration;
+
+        use crate::source::JetStream;
+        use crate::source::jetstream::{NewMessage, StreamSettings};
+        use crate::store::Memory;
+        use crate::{Config, HandlerError, StaticPartitions, Worker};
+
+        const PATIENCE: Duration = Duration::from_secs(120);
+        let server = parti_servers::nats::Server::start();
+        let url = format!("jetstream://{}/S", server.address());
+        // All on this thread, which is the only one that the subscriber hears of.
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .expect("a runtime");
+        let spans = Spans::default();
+        let _kept = tracing::subscriber::set_default(spans.clone());
+        runtime.block_on(async {
+            let stream = JetStream::create(&url, &StreamSettings::partitions(1)).await;
+            let stream = stream.expect("made");
+            let producer = stream.producer().expect("made for it");
+            let sent = NewMessage {
+                headers: vec![("Traceparent".into(), format!("00-{TRACE}-{PARENT}-01"))],
+                payload: "x".into(),
+                ..NewMessage::default()
+            };
+            producer.publish(vec![sent]).await.expect("stored");
+            let config = Config::from_yaml("{settle_time: 300ms, processing: {start: earliest}}");
+            let (tell, mut handled) = tokio::sync::mpsc::unbounded_channel();
+            let worker = Worker::builder("g", Memory::new(), stream, StaticPartitions::numbered(1))
+                .config(config.expect("valid"))
+                .start(move |_: Message| {
+                    let tell = tell.clone();
+                    async move { tell.send(()).map_err(HandlerError::from) }
+                })
+                .await
+                .expect("starts");
+            let came = tokio::time::timeout(PATIENCE, handled.recv()).await;
+            came.expect("in time").expect("a message");
+            worker.stop().await.expect("stops");
+        });
+        let (publish, handle) = (spans.only("publish"), spans.only("handle"));
+        assert_eq!(publish["source"], "\"S\"");
+        assert_eq!(publish["trace_id"], format!("{TRACE:?}"));
+        assert_eq!(publish["parent_id"], format!("{PARENT:?}"));
+        assert_ne!(publish["span_id"], publish["parent_id"]);
+        assert_eq!(handle["trace_id"], publish["trace_id"], "one trace");
+        assert_eq!(handle["parent_id"], publish["span_id"], "next to it");
+        for place in ["partition", "offset"] {
+            assert_eq!(handle[place], publish[place], "{place}");
+        }
+    }
+
     #[test]
     fn what_belongs_to_no_trace_or_nobody_wants_has_no_span() {
         let sent = format!("00-{TRACE}-{PARENT}-01");

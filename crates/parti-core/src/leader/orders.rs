@@ -175,6 +175,7 @@ impl Planner {
             unserved.count += 1;
             unserved.over_cap += usize::from(reason == Reason::OverCap);
             unserved.all_drained += usize::from(reason == Reason::AllDrained);
+            unserved.paused += usize::from(reason == Reason::Paused);
             if unserved.examples.len() < UNSERVED_EXAMPLES {
                 unserved
                     .examples

@@ -202,6 +202,7 @@ pub(super) struct Unserved {
     pub count: usize,
     pub over_cap: usize,
     pub all_drained: usize,
+    pub paused: usize,
     /// The first few, with the reason.
     pub examples: Vec<(PartitionId, String)>,
 }
@@ -419,6 +420,7 @@ impl Planner {
             moving: self.moving.len() as u64,
             unserved: self.unserved.count as u64,
             over_cap: self.unserved.over_cap as u64,
+            paused: self.unserved.paused as u64,
         }
     }
 

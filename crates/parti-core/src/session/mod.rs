@@ -360,10 +360,11 @@ impl Live {
             }
             Some(WriteOutcome::Conflict(Some(found))) => {
                 let Record::Worker(record) = &found.record else {
-                    return Outcome::Lost;
+                    return self.given_up();
                 };
+                // The mark may have landed unseen, and another have the id since.
                 if record.incarnation_at(found.revision) != self.incarnation {
-                    return Outcome::Lost;
+                    return self.given_up();
                 }
                 match record.status {
                     // An earlier renewal of ours landed late. Go on from there.
@@ -397,7 +398,7 @@ impl Live {
                 }
             }
             // Nobody deletes sessions, so a missing one is one that somebody removed by hand.
-            Some(WriteOutcome::Conflict(None)) => Outcome::Lost,
+            Some(WriteOutcome::Conflict(None)) => self.given_up(),
             // If its fate is open, the next renewal expects the same revision, and so settles it: it
             // lands, or conflicts with the earlier one of our own.
             Some(WriteOutcome::Failed(_)) | None => {

@@ -325,9 +325,13 @@ fn a_store_in_trouble_is_asked_again_after_a_wait_even_if_there_are_news() {
 
 #[test]
 fn a_revoked_session_stops_at_once_and_is_given_up_by_its_holder() {
-    for (revoked, after) in [
-        (SessionStatus::Revoked, Outcome::Lost),
-        (SessionStatus::Dismissed, Outcome::Dismissed),
+    let mut successor = record(SessionStatus::Live, 1);
+    successor.incarnation = Some(Incarnation(9));
+    for (revoked, taken, after) in [
+        (SessionStatus::Revoked, false, Outcome::Lost),
+        (SessionStatus::Revoked, true, Outcome::Lost),
+        (SessionStatus::Dismissed, false, Outcome::Dismissed),
+        (SessionStatus::Dismissed, true, Outcome::Dismissed),
     ] {
         let mut bench = Bench::claimed();
         bench.step();
@@ -354,7 +358,13 @@ fn a_revoked_session_stops_at_once_and_is_given_up_by_its_holder() {
         bench.step();
         let (id, again) = bench.write();
         assert_eq!(again.expect, mark.expect);
-        let landed = WriteOutcome::Conflict(Some(stored(0, 8, (**over).clone())));
+        // It had landed; and then somebody else may have had the id, before the next try.
+        let found = if taken {
+            stored(0, 10, successor.clone())
+        } else {
+            stored(0, 8, (**over).clone())
+        };
+        let landed = WriteOutcome::Conflict(Some(found));
         assert_eq!(bench.answer_write(id, landed), after);
         assert!(bench.session.is_idle());
     }

@@ -28,12 +28,14 @@ use crate::io::{StoreOp, StoreReply, WatchEvent};
 use crate::key::{Key, Prefix};
 use crate::leader::{Reaper, Sessions};
 use crate::partition::Partition;
-use crate::record::{OverridesRecord, Record, SessionStatus};
+use crate::record::{EventKind, OverridesRecord, Record, SessionStatus};
 use crate::session::silence::Silence;
 use crate::strategy::{Input, Strategy};
+use crate::text::{count, few};
 use crate::time::Time;
 use crate::worker::Trouble;
 use crate::worker::holding::Holdings;
+use crate::worker::numbers::PlanNumbers;
 use crate::worker::outbox::{Outbox, Purpose};
 
 mod decided;
@@ -41,6 +43,9 @@ mod decided;
 mod tests;
 
 use decided::Decided;
+
+/// So many partitions are named in one line of the history.
+const NAMED: usize = 8;
 
 /// The machine of a worker without a leader.
 #[derive(Debug)]
@@ -72,6 +77,10 @@ pub struct Leaderless {
     waits_for_room: bool,
     /// How many partitions fit nowhere, when that was last told.
     over_cap: u64,
+    /// What the last look around found.
+    seen: PlanNumbers,
+    /// Taken from the dead, and not told yet.
+    seized: BTreeMap<WorkerId, Vec<PartitionId>>,
     /// The overrides as they are.
     decided: Decided,
     /// The overrides that the target goes by.
@@ -103,6 +112,8 @@ impl Leaderless {
             serve: Vec::new(),
             waits_for_room: false,
             over_cap: 0,
+            seen: PlanNumbers::default(),
+            seized: BTreeMap::new(),
             decided: Decided::new(),
             overrides: Arc::default(),
             heeding: Revision(0),
@@ -122,6 +133,11 @@ impl Leaderless {
     /// The revision of the overrides that the present choice goes by.
     pub fn heeding(&self) -> Revision {
         self.heeding
+    }
+
+    /// What it last saw of the group, for metrics.
+    pub fn numbers(&self) -> PlanNumbers {
+        self.seen
     }
 
     /// Whether an operator wants this life to serve nothing.
@@ -175,6 +191,7 @@ impl Leaderless {
         if now >= self.next_look && !self.looking {
             self.looking = true;
             self.next_look = now + self.claim_interval;
+            self.tell_seized(me, out);
             out.ask(
                 Purpose::LookAround,
                 StoreOp::List(Prefix::Partitions),
@@ -207,6 +224,32 @@ impl Leaderless {
         self.aim(partitions, sessions, out);
         self.give_back(me, partitions, sessions);
         self.choose(me, fit, partitions, holdings, now)
+    }
+
+    /// These were taken from the dead.
+    pub fn seized(&mut self, from: BTreeMap<WorkerId, Vec<PartitionId>>) {
+        for (owner, mut partitions) in from {
+            let told = self.seized.entry(owner).or_default();
+            told.append(&mut partitions);
+        }
+    }
+
+    /// One line for each of the dead: partitions are taken one by one, and a history is short. What
+    /// was released has nobody's name on it.
+    fn tell_seized(&mut self, me: &WorkerId, out: &mut Outbox) {
+        for (owner, partitions) in std::mem::take(&mut self.seized) {
+            let whose = if owner == *me {
+                "its life before".to_owned()
+            } else {
+                format!("{owner}, whose session is over")
+            };
+            let line = format!(
+                "{me} took {} of {whose}: {}",
+                count(partitions.len() as u64, "partition"),
+                few(partitions, NAMED)
+            );
+            out.tell(EventKind::Handoff, line);
+        }
     }
 
     /// Asks the strategy, and puts what operators decided above its answer.
@@ -355,6 +398,7 @@ impl Leaderless {
                 owned.insert(id.clone());
             }
         }
+        let mut seen = PlanNumbers::default();
         for (place, partition) in partitions.iter().enumerate() {
             let id = &partition.id;
             if owned.contains(id) || holdings.holds(id) {
@@ -367,10 +411,17 @@ impl Leaderless {
             }
             if self.overrides.pauses(id) {
                 self.free_since.remove(id);
+                seen.unserved += 1;
+                seen.paused += 1;
                 continue;
             }
             let since = *self.free_since.entry(id.clone()).or_insert(now);
             let target = self.target_of(place);
+            if now.since(since) > self.grace {
+                let full = self.capacity.is_some() && !self.members.is_empty();
+                seen.unserved += 1;
+                seen.over_cap += u64::from(full && target.is_none());
+            }
             if target == Some(me) {
                 continue;
             }
@@ -381,6 +432,7 @@ impl Leaderless {
                 self.changed = true;
             }
         }
+        self.seen = seen;
     }
 
     fn rank(&self, id: &PartitionId, me: &WorkerId, target: Option<&WorkerId>) -> u32 {

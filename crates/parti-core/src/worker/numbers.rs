@@ -13,7 +13,8 @@ pub struct Numbers {
     pub takes: TakeNumbers,
     /// What the source's side did.
     pub feed: FeedNumbers,
-    /// What the leader sees; none while this worker does not lead.
+    /// What the leader sees, or in a group without one what each worker sees; none while this worker
+    /// does not lead.
     pub plan: Option<PlanNumbers>,
 }
 
@@ -28,13 +29,16 @@ pub struct TakeNumbers {
     pub failures: u64,
 }
 
-/// What the leader sees of its group.
+/// What is seen of the group as a whole.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PlanNumbers {
-    /// Handoffs under way.
+    /// Handoffs under way, of which only a leader knows.
     pub moving: u64,
-    /// Partitions that nobody should serve now.
+    /// Partitions that nobody should serve now; without a leader, those that nobody has served for
+    /// longer than the grace.
     pub unserved: u64,
     /// Those of them that no worker has room for.
     pub over_cap: u64,
+    /// Those of them that an operator has paused.
+    pub paused: u64,
 }

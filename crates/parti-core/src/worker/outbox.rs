@@ -123,6 +123,8 @@ pub struct Outbox {
     went_back: bool,
     actions: Vec<Action>,
     told: Vec<Told>,
+    /// Taken from dead owners, and not yet asked about.
+    seized: BTreeMap<WorkerId, Vec<PartitionId>>,
 }
 
 impl Outbox {
@@ -138,6 +140,7 @@ impl Outbox {
             went_back: false,
             actions: Vec::new(),
             told: Vec::new(),
+            seized: BTreeMap::new(),
         }
     }
 
@@ -212,6 +215,17 @@ impl Outbox {
     /// What was told since the last time.
     pub fn take_told(&mut self) -> Vec<Told> {
         std::mem::take(&mut self.told)
+    }
+
+    /// Notes that a partition was taken from a dead owner.
+    pub fn seized(&mut self, owner: &WorkerId, partition: &PartitionId) {
+        let from = self.seized.entry(owner.clone()).or_default();
+        from.push(partition.clone());
+    }
+
+    /// What was taken from dead owners since the last time.
+    pub fn take_seized(&mut self) -> BTreeMap<WorkerId, Vec<PartitionId>> {
+        std::mem::take(&mut self.seized)
     }
 
     /// Says that a record is not what its key promises: it is left alone.

@@ -35,7 +35,12 @@ impl Registrar {
         self.recorder.register_counter(&key, &METADATA)
     }
 
+    /// Before there is a name, a gauge shows nowhere: a recorder forgets nothing, so that every
+    /// process would be there twice from then on, once without a name and at 0.
     pub(super) fn gauge(&self, metric: &Metric, values: &[&str]) -> Gauge {
+        if self.worker.is_empty() {
+            return Gauge::noop();
+        }
         let key = self.key(metric, values);
         self.recorder.register_gauge(&key, &METADATA)
     }

@@ -1,7 +1,8 @@
 //! The lag of each partition that is owned, looked up from time to time.
 //!
 //! A partition that once had a series keeps it: a recorder forgets nothing. So their number is
-//! bounded, and whatever comes later is summed up in one series.
+//! bounded, and whatever comes later is summed up in one series. What a source cannot tell just now
+//! stays as it was told last.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -16,7 +17,7 @@ use super::Metrics;
 use super::handles::Registrar;
 use super::table::PARTITION_LAG;
 use crate::driver::tasks::Tasks;
-use crate::source::Transport;
+use crate::source::{Ends, Transport};
 
 /// Stands for all partitions without a series of their own; no partition's id can be this.
 const OTHERS: &str = "*";
@@ -31,23 +32,59 @@ pub(super) struct Lag {
     series: Arc<Mutex<Series>>,
 }
 
-/// The series that there are.
-struct Series {
+/// The series that there are, and what they show.
+pub(super) struct Series {
     registrar: Registrar,
     most: usize,
     own: BTreeMap<PartitionId, Gauge>,
     others: Option<Gauge>,
+    /// What was last told of each partition that is owned.
+    lags: BTreeMap<PartitionId, u64>,
     /// Whether somebody is looking.
     busy: bool,
+    /// Grows when everything so far is over: who began to look before that comes too late.
+    life: u64,
 }
 
 impl Series {
-    fn show(&mut self, lags: &[(PartitionId, u64)]) {
-        for gauge in self.own.values() {
-            gauge.set(0.0);
+    pub(super) fn new(metrics: &Metrics, registrar: Registrar) -> Self {
+        Self {
+            registrar,
+            most: metrics.partition_series,
+            own: BTreeMap::new(),
+            others: None,
+            lags: BTreeMap::new(),
+            busy: false,
+            life: 0,
         }
-        let mut others = 0;
-        for (partition, lag) in lags {
+    }
+
+    /// What is owned, and the ends that could be told. A partition of which nothing was told keeps
+    /// what it showed: a source that cannot be asked says nothing about lags, least of all that
+    /// there are none.
+    pub(super) fn told(&mut self, positions: &[(PartitionId, Offset)], ends: Ends) {
+        let ends: BTreeMap<PartitionId, Offset> = ends.into_iter().collect();
+        let mut before = std::mem::take(&mut self.lags);
+        for (id, next) in positions {
+            let lag = match ends.get(id) {
+                Some(end) => Some(end.0.saturating_sub(next.0)),
+                None => before.remove(id),
+            };
+            if let Some(lag) = lag {
+                self.lags.insert(id.clone(), lag);
+            }
+        }
+        self.show();
+    }
+
+    fn show(&mut self) {
+        for (id, gauge) in &self.own {
+            if !self.lags.contains_key(id) {
+                gauge.set(0.0);
+            }
+        }
+        let (mut others, mut any) = (0, false);
+        for (partition, lag) in &self.lags {
             let room = self.own.len() < self.most;
             if room && !self.own.contains_key(partition) {
                 let gauge = self.registrar.gauge(&PARTITION_LAG, &[partition.as_str()]);
@@ -55,10 +92,10 @@ impl Series {
             }
             match self.own.get(partition) {
                 Some(gauge) => gauge.set(*lag as f64),
-                None => others += lag,
+                None => (others, any) = (others + lag, true),
             }
         }
-        if lags.iter().any(|(id, _)| !self.own.contains_key(id)) || self.others.is_some() {
+        if any || self.others.is_some() {
             let registrar = &self.registrar;
             let gauge = self
                 .others
@@ -67,10 +104,12 @@ impl Series {
         }
     }
 
-    fn clear(&mut self) {
-        self.show(&[]);
+    pub(super) fn clear(&mut self) {
+        self.lags.clear();
+        self.show();
         self.own.clear();
         self.others = None;
+        self.life += 1;
     }
 }
 
@@ -80,13 +119,7 @@ impl Lag {
         Self {
             interval: metrics.lag_interval,
             next: Time::ZERO,
-            series: Arc::new(Mutex::new(Series {
-                registrar,
-                most: metrics.partition_series,
-                own: BTreeMap::new(),
-                others: None,
-                busy: false,
-            })),
+            series: Arc::new(Mutex::new(Series::new(metrics, registrar))),
         }
     }
 
@@ -119,26 +152,24 @@ impl Lag {
             return;
         }
         self.next = now + self.interval;
-        {
+        let life = {
             let mut series = lock(&self.series);
             if std::mem::replace(&mut series.busy, true) {
                 return;
             }
-        }
+            series.life
+        };
         let positions = worker.positions();
         let positions: Vec<(PartitionId, Offset)> =
             positions.map(|(id, next)| (id.clone(), next)).collect();
         let (transport, busy) = (transport.clone(), Busy(self.series.clone()));
         tasks.spawn(async move {
             let ids = positions.iter().map(|(id, _)| id.clone()).collect();
-            let ends: BTreeMap<PartitionId, Offset> =
-                transport.ends(ids).await.into_iter().collect();
-            let lag = |(id, next): (PartitionId, Offset)| {
-                let lag = ends.get(&id)?.0.saturating_sub(next.0);
-                Some((id, lag))
-            };
-            let lags: Vec<_> = positions.into_iter().filter_map(lag).collect();
-            lock(&busy.0).show(&lags);
+            let ends = transport.ends(ids).await;
+            let mut series = lock(&busy.0);
+            if series.life == life {
+                series.told(&positions, ends);
+            }
         });
     }
 }

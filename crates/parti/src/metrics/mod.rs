@@ -10,8 +10,8 @@
 //! ```
 //!
 //! All names are in one [table](METRICS); `docs/metrics.md` is made of it. Every metric has the
-//! labels `group` and `worker`; before there is an id, `worker` is empty. Handles are made once per
-//! id and kept: nothing is looked up per message. Where no recorder is installed when a worker
+//! labels `group` and `worker`; before there is an id, counts have an empty `worker`, and gauges show
+//! nowhere. Handles are made once per id and kept: nothing is looked up per message. Where no recorder is installed when a worker
 //! starts, nothing is measured at all.
 //!
 //! With the feature `prometheus`, one line serves them to Prometheus:

@@ -99,6 +99,9 @@ impl Probe {
             Event::Source(SourceEvent::Read {
                 result: Ok(batch), ..
             }) => self.handles.messages.increment(batch.messages.len() as u64),
+            Event::Source(SourceEvent::Swept {
+                result: Ok(swath), ..
+            }) => self.handles.messages.increment(swath.messages.len() as u64),
             Event::Source(SourceEvent::Consumer { ask, .. }) => {
                 if let (Some(began), Some(consumer)) =
                     (self.updates.remove(ask), &self.handles.consumer)
@@ -264,7 +267,11 @@ impl Probe {
         handles.moving.set(plan.moving as f64);
         for (reason, count) in [
             ("over_cap", plan.over_cap),
-            ("other", plan.unserved.saturating_sub(plan.over_cap)),
+            ("paused", plan.paused),
+            (
+                "other",
+                plan.unserved.saturating_sub(plan.over_cap + plan.paused),
+            ),
         ] {
             if let Some(gauge) = handles.unserved.of(reason) {
                 gauge.set(count as f64);

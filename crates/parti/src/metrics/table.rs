@@ -201,10 +201,11 @@ metrics! {
     MOVING_PARTITIONS = "parti_moving_partitions", Gauge, Count, [],
         "Handoffs under way, as the leader knows them; 0 where this worker does not lead.";
     UNSERVED_PARTITIONS = "parti_unserved_partitions", Gauge, Count,
-        [label("reason", &["over_cap", "other"])],
+        [label("reason", &["over_cap", "paused", "other"])],
         "Partitions that nobody should serve now, as the leader knows them: over cap when no \
-         worker has room (add workers or raise jetstream.subject_cap); 0 where this worker does \
-         not lead.";
+         worker has room (add workers or raise jetstream.subject_cap), paused when an operator \
+         wants it so; 0 where this worker does not lead. In a group without a leader, each worker \
+         tells what it finds without an owner for longer than leaderless.grace_period.";
 
     // Partitions.
     TAKEN = "parti_partitions_taken_total", Counter, Count,

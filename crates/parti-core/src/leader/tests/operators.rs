@@ -99,6 +99,12 @@ fn a_paused_partition_is_nobodys_once_its_owner_has_let_go() {
     world.fake(owner).stubborn = false;
     world.run();
     assert!(world.planner.is_free(&p0));
+    let numbers = world.planner.numbers();
+    assert_eq!(
+        (numbers.unserved, numbers.paused),
+        (1, 1),
+        "and that is meant"
+    );
     // Neither a crash nor another leader gives it to anybody.
     world.join("c");
     world.run();
@@ -119,6 +125,7 @@ fn a_paused_partition_is_nobodys_once_its_owner_has_let_go() {
     world.run();
     let holders = ["b", "c"].map(|name| world.held_by(name));
     assert!(holders.iter().flatten().any(|id| id == "p0"));
+    assert_eq!(world.planner.numbers().unserved, 0);
 }
 
 #[test]

@@ -419,6 +419,9 @@ impl Holding {
                 seized_from: seized.clone(),
             };
             lanes.open(out.now(), id, opening);
+            if let Some(owner) = &seized {
+                out.seized(owner, id);
+            }
             out.report(Report::Taken {
                 partition: id.clone(),
                 epoch,

@@ -311,6 +311,23 @@ impl Group {
         self.inbox.push_back(Event::Source(event));
     }
 
+    /// Partitions that it sees served by nobody, those of them over cap, and those that are paused.
+    fn unserved(&self) -> (u64, u64, u64) {
+        let seen = self.worker.numbers().plan.expect("it has a lease");
+        (seen.unserved, seen.over_cap, seen.paused)
+    }
+
+    /// The lines of the group's history.
+    fn history(&self) -> Vec<&str> {
+        let records = self.records.values();
+        records
+            .filter_map(|stored| match &stored.record {
+                Record::Event(event) => Some(event.text.as_str()),
+                _ => None,
+            })
+            .collect()
+    }
+
     fn held(&self) -> String {
         let held: Vec<_> = self.worker.held().map(ToString::to_string).collect();
         held.join(" ")
@@ -361,12 +378,16 @@ fn a_pause_moves_nothing_else() {
         group.put(Key::Overrides, record);
         group.run(LOOK);
         assert_eq!(group.held(), held);
+        let paused = u64::from(paused);
+        assert_eq!(group.unserved(), (paused, 0, paused));
     }
 }
 
 #[test]
 fn one_alone_takes_everything() {
-    assert_eq!(Group::alone(4).held(), "p0 p1 p2 p3");
+    let group = Group::alone(4);
+    assert_eq!(group.held(), "p0 p1 p2 p3");
+    assert_eq!(group.unserved(), (0, 0, 0), "free, but not for long");
 }
 
 #[test]
@@ -415,13 +436,39 @@ fn a_silent_peer_is_ended_after_its_lease_and_its_partitions_are_seized() {
 }
 
 #[test]
+fn each_tells_of_its_own_coming_and_going_and_of_the_dead_whose_partitions_it_takes() {
+    let mut group = Group::alone(4);
+    group.peer("worker-1");
+    group.run(SECOND / 10);
+    group.take("worker-1", "p1");
+    group.take("worker-1", "p3");
+    group.run(LOOK);
+    group.beating.clear();
+    group.run(SECOND * 6 + LOOK);
+    assert_eq!(group.held(), "p0 p1 p2 p3");
+    group.inbox.push_back(Event::Stop { within: None });
+    group.run(SECOND);
+    assert_eq!(
+        group.history(),
+        [
+            "worker-0 joined",
+            "worker-1 was silent, its session is over",
+            "worker-0 took 2 partitions of worker-1, whose session is over: p1, p3",
+            "worker-0 leaves",
+        ]
+    );
+}
+
+#[test]
 fn what_its_target_does_not_take_is_served_by_a_stand_in_until_it_asks() {
     let mut group = Group::alone(4);
     group.peer("worker-1");
     group.run(SECOND * 3);
-    assert_eq!(group.held(), "p0 p2", "the grace is not over");
+    assert_eq!(group.held(), "p0 p2", "their owner may still come");
+    assert_eq!(group.unserved(), (2, 0, 0), "though nobody has them");
     group.run(LOOK * 3);
     assert_eq!(group.held(), "p0 p1 p2 p3", "better by anyone than by none");
+    assert_eq!(group.unserved(), (0, 0, 0));
     let me = group.session("worker-0").incarnation.expect("a life");
     let blocked = Blocked {
         partition: part("p1"),
@@ -497,6 +544,7 @@ fn nobody_stands_in_beyond_its_capacity() {
     assert_eq!(group.session("worker-0").degraded, None);
     let over_cap = |partitions| Trouble::OverCap { partitions, cap: 3 };
     assert_eq!(group.troubles, [over_cap(3)], "said once");
+    assert_eq!(group.unserved(), (3, 3, 0));
     group.peer("worker-1");
     group.run(SECOND);
     assert_eq!(group.held(), "p0 p2 p4", "p4 waits until p1 is released");

@@ -111,7 +111,11 @@ impl Worker {
             heartbeat_failures,
             takes: self.holdings.take_numbers(),
             feed: self.lanes.numbers(),
-            plan: self.leader.as_ref().map(Leader::numbers),
+            plan: match &self.leaderless {
+                // Who has no lease looks at nothing, and would show for ever what it saw last.
+                Some(leaderless) => self.lease_alive.then(|| leaderless.numbers()),
+                None => self.leader.as_ref().map(Leader::numbers),
+            },
         }
     }
 

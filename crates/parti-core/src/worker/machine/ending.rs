@@ -5,6 +5,7 @@ use std::time::Duration;
 use crate::io::Scope;
 use crate::key::Prefix;
 use crate::leader::Sessions;
+use crate::record::EventKind;
 use crate::worker::stop::{Step, Stopping};
 use crate::worker::{Action, Fatal};
 
@@ -27,6 +28,11 @@ impl Worker {
                 self.end(Ok(()));
             }
             return;
+        }
+        if self.leaderless.is_some()
+            && let Some((me, _)) = self.session.id()
+        {
+            self.out.tell(EventKind::Leave, format!("{me} leaves"));
         }
         let relieved_by_others = match (&self.leaderless, &self.leader) {
             (Some(_), _) => false,

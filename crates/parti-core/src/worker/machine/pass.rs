@@ -38,6 +38,11 @@ impl Worker {
                 return Ok(());
             }
             self.step_session()?;
+            let seized = self.out.take_seized();
+            // With a leader, its plan tells.
+            if let Some(leaderless) = &mut self.leaderless {
+                leaderless.seized(seized);
+            }
             if let Some((me, _)) = self.session.id() {
                 self.chronicle.step(me, &mut self.out);
             }

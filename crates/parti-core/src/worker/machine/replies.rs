@@ -134,6 +134,12 @@ impl Worker {
         self.silence.succeeded(self.out.now());
         self.out.report(Report::Claimed(me.clone(), incarnation));
         if self.leaderless.is_some() {
+            // Nobody else is there whose business it were to tell. Who was told to stop meanwhile
+            // only gives its id back.
+            if self.stopping.is_none() {
+                let line = format!("{me} joined");
+                self.out.tell(EventKind::Join, line);
+            }
             for scope in [Scope::Prefix(Prefix::Workers), Scope::Key(Key::Overrides)] {
                 self.out.push(Action::Watch(scope));
             }
