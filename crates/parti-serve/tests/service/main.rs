@@ -13,5 +13,6 @@ mod operating;
 mod safety;
 mod scene;
 mod shares;
+mod tls;
 mod topics;
 mod trouble;
