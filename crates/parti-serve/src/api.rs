@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use axum::Router;
-use axum::extract::{DefaultBodyLimit, MatchedPath, Query, Request, State};
+use axum::extract::{MatchedPath, Query, Request, State};
 use axum::middleware::{self, Next};
 use axum::response::Response;
 use axum::routing::get;
@@ -156,7 +156,6 @@ async fn refuse_unknown(
 pub(crate) fn router(app: Arc<App>) -> Router {
     let (router, openapi) = described().split_for_parts();
     let document = document(&openapi);
-    let body = app.limits.body;
     let document = get(|| async move { ([("content-type", "application/json")], document) });
     let known = Arc::new(parameters(&openapi));
     router
@@ -164,7 +163,6 @@ pub(crate) fn router(app: Arc<App>) -> Router {
         .route("/v1/openapi.json", document)
         .method_not_allowed_fallback(ui::wrong_method)
         .fallback(ui::file)
-        .layer(DefaultBodyLimit::max(body))
         .layer(middleware::from_fn_with_state(app.clone(), guard::guard))
         .with_state(app)
 }

@@ -35,6 +35,7 @@ mod standing;
 mod strict;
 mod topics;
 mod ui;
+mod whole;
 
 use std::fmt;
 use std::io;
