@@ -22,7 +22,7 @@ use utoipa::{IntoParams, ToSchema};
 use crate::App;
 use crate::access::{Caller, Role};
 use crate::extract::{Asked, Body, Named, within};
-use crate::failure::{ErrorBody, Failure, no_group};
+use crate::failure::{ErrorBody, Failure};
 use crate::history::{self, Line, NEWEST};
 use crate::sse::{self, Manner};
 
@@ -208,8 +208,7 @@ pub async fn live(
         return Err(Failure::too_many("too many live streams are open"));
     };
     let records = app.places.records(&name)?;
-    let reader = app.live.look(&app.places, &records).await;
-    let reader = reader.ok_or_else(|| no_group(format!("there is no group {name:?}")))?;
+    let reader = app.live.look(&app.places, &records).await?;
     let stop = app.stop.clone();
     let manner = Manner {
         beat: BEAT,
