@@ -21,6 +21,7 @@ use crate::access::Caller;
 use crate::extract::{Body, Named};
 use crate::failure::{ErrorBody, Failure};
 use crate::looking::partition;
+use crate::places::NO_LOG;
 use crate::whole::{Whole, maybe_whole};
 
 /// The most bytes of an operator's request: none names more than a worker and a partition.
@@ -153,10 +154,17 @@ pub async fn checkpoints(
         ));
     }
     let Some(source) = app.places.located(&records, &group).await? else {
-        return Err(Failure::conflict(
-            "this service does not know where the group's messages are",
-            "start it with --source",
-        ));
+        return Err(match app.places.made_with(&records).await? {
+            Some(made) if made.stream == NO_LOG => Failure::conflict(
+                "the group was made without a log: nobody here knows where its partitions begin and \
+                 end",
+                "make another group, which begins anew",
+            ),
+            _ => Failure::conflict(
+                "this service does not know where the group's messages are",
+                "start it with --source",
+            ),
+        });
     };
     // Before the places: a checkpoint that is past the end is of a log that went back.
     let checkpoints = Checkpoints::read(&records).await?;

@@ -9,7 +9,7 @@ use axum::http::request::Parts;
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::Response;
 use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
+use serde_json::Value;
 use utoipa::ToSchema;
 
 use super::names;
@@ -189,11 +189,9 @@ pub async fn events(
     let Ok(slot) = app.session_slots.clone().try_acquire_owned() else {
         return Err(Failure::too_many("too many streams of sessions are open"));
     };
-    let ttl = seat.ttl;
-    let about = json!({ "session": session, "ttl_ms": millis(ttl), "topic": seat.topic().name() });
-    let stream = seat.open(&about);
+    let stream = seat.open(session);
     let manner = Manner {
-        beat: ttl / 3,
+        beat: seat.ttl / 3,
         stop: app.stop.clone(),
         _slot: slot,
     };
@@ -242,7 +240,7 @@ pub async fn commits(
     let committing = app
         .places
         .standing
-        .unless_refused(seat.commit(&commits.commits));
+        .unless_refused(seat.commit(commits.commits));
     let results = seat.unless_cut_off(committing).await?;
     Ok(Json(Results { results }))
 }
@@ -328,7 +326,9 @@ pub async fn deregister(
     Ok(DONE)
 }
 
-/// Has the partitions of a group listed again.
+/// Has the members of this group list its partitions again: those whose sessions this instance holds.
+/// Their number is the one that the group was made with, for good, so no partition comes or goes by
+/// this. Workers elsewhere list by themselves.
 #[utoipa::path(post, path = "/v1/groups/{group}/refresh", tag = "consuming",
     params(("group" = String, Path, description = "The group's name", max_length = 64,
             pattern = "^[A-Za-z0-9_-]+$")),
@@ -342,10 +342,11 @@ pub async fn refresh(
 ) -> Result<Json<Done>, Failure> {
     let records = app.places.records(&group)?;
     app.places.group(&records).await?;
-    app.sessions.refresh();
+    app.sessions.refresh(&group);
     Ok(DONE)
 }
 
-fn millis(duration: Duration) -> u64 {
+/// Whole milliseconds.
+pub fn millis(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }

@@ -3,12 +3,14 @@
 mod bodies;
 mod client;
 mod clients;
+mod elsewhere;
 mod fetching;
 mod instances;
 mod lease;
 mod live;
 mod liveness;
 mod logging;
+mod modes;
 mod operating;
 mod safety;
 mod scene;
