@@ -15,6 +15,7 @@ mod operating;
 mod safety;
 mod scene;
 mod shares;
+mod stores;
 mod tls;
 mod topics;
 mod trouble;
