@@ -8,7 +8,7 @@ use axum::extract::{MatchedPath, Query, Request, State};
 use axum::middleware::{self, Next};
 use axum::response::Response;
 use axum::routing::get;
-use serde_json::{Map, Value};
+use serde_json::Value;
 use utoipa::openapi::path::{ParameterIn, PathItem};
 use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityScheme};
 use utoipa::openapi::{OpenApi, RefOr};
@@ -94,9 +94,12 @@ fn make_exact(node: &mut Value) {
                 fields.insert("format".into(), "uint64".into());
                 fields.entry("maximum").or_insert(u64::MAX.into());
             }
-            // A stream is no string, and OpenAPI 3.1 has no words for events.
-            if let Some(stream) = fields.get_mut("text/event-stream") {
-                *stream = Value::Object(Map::new());
+            // The schema is that of one event, and a stream has many. OpenAPI 3.1 has no words for
+            // that; 3.2 says `itemSchema`.
+            if let Some(Value::Object(stream)) = fields.get_mut("text/event-stream")
+                && let Some(event) = stream.remove("schema")
+            {
+                stream.insert("x-itemSchema".into(), event);
             }
             fields.values_mut().for_each(make_exact);
         }

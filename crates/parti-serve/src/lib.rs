@@ -30,6 +30,7 @@ mod places;
 mod refusals;
 mod room;
 mod sane;
+mod shapes;
 mod sse;
 mod standing;
 mod strict;

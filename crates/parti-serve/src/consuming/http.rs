@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use utoipa::ToSchema;
 
+use super::events::SessionEvent;
 use super::names;
 use super::progress::{Commit, Committed, Release, Released};
 use super::seat::{Client, Liveness, Seat};
@@ -174,7 +175,7 @@ impl FromRequestParts<Arc<App>> for Seated {
             pattern = "^[A-Za-z0-9_-]+$"),
         ("session" = String, Path, description = "The session's name")),
     responses(
-        (status = 200, content_type = "text/event-stream", body = String),
+        (status = 200, content_type = "text/event-stream", body = SessionEvent),
         (status = "4XX", body = ErrorBody), (status = "5XX", body = ErrorBody)
 ))]
 pub async fn events(

@@ -12,6 +12,8 @@
 
 mod change;
 
+#[cfg(test)]
+pub use change::between;
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};

@@ -3,6 +3,7 @@
 mod bodies;
 mod client;
 mod clients;
+mod described;
 mod elsewhere;
 mod fetching;
 mod instances;
