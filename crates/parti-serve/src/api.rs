@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use axum::Router;
-use axum::extract::{DefaultBodyLimit, MatchedPath, Query, Request, State};
+use axum::extract::{MatchedPath, Query, Request, State};
 use axum::middleware::{self, Next};
 use axum::response::Response;
 use axum::routing::get;
-use serde_json::{Map, Value};
+use serde_json::Value;
 use utoipa::openapi::path::{ParameterIn, PathItem};
 use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityScheme};
 use utoipa::openapi::{OpenApi, RefOr};
@@ -94,9 +94,12 @@ fn make_exact(node: &mut Value) {
                 fields.insert("format".into(), "uint64".into());
                 fields.entry("maximum").or_insert(u64::MAX.into());
             }
-            // A stream is no string, and OpenAPI 3.1 has no words for events.
-            if let Some(stream) = fields.get_mut("text/event-stream") {
-                *stream = Value::Object(Map::new());
+            // The schema is that of one event, and a stream has many. OpenAPI 3.1 has no words for
+            // that; 3.2 says `itemSchema`.
+            if let Some(Value::Object(stream)) = fields.get_mut("text/event-stream")
+                && let Some(event) = stream.remove("schema")
+            {
+                stream.insert("x-itemSchema".into(), event);
             }
             fields.values_mut().for_each(make_exact);
         }
@@ -156,7 +159,6 @@ async fn refuse_unknown(
 pub(crate) fn router(app: Arc<App>) -> Router {
     let (router, openapi) = described().split_for_parts();
     let document = document(&openapi);
-    let body = app.limits.body;
     let document = get(|| async move { ([("content-type", "application/json")], document) });
     let known = Arc::new(parameters(&openapi));
     router
@@ -164,7 +166,6 @@ pub(crate) fn router(app: Arc<App>) -> Router {
         .route("/v1/openapi.json", document)
         .method_not_allowed_fallback(ui::wrong_method)
         .fallback(ui::file)
-        .layer(DefaultBodyLimit::max(body))
         .layer(middleware::from_fn_with_state(app.clone(), guard::guard))
         .with_state(app)
 }

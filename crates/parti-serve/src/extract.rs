@@ -4,14 +4,15 @@ use std::ops::RangeInclusive;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use axum::body::{Bytes, HttpBody as _};
-use axum::extract::rejection::BytesRejection;
+use axum::body::HttpBody as _;
 use axum::extract::{FromRequest, FromRequestParts, Path, Query, Request};
 use axum::http::request::Parts;
 use axum::http::{StatusCode, header};
+use futures_util::StreamExt;
 use parti::core::problem::shown;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
+use tokio::time::{Instant, timeout_at};
 
 use crate::App;
 use crate::failure::Failure;
@@ -19,17 +20,17 @@ use crate::room::Taken;
 use crate::strict::Strict;
 
 /// Bodies of so many bytes take no room from others: whoever sends little is served, whatever else comes.
-const SMALL: u64 = 16 * 1024;
+const SMALL: usize = 16 * 1024;
 
 /// The room that the body of a request takes, which is its own until it is answered.
 #[derive(Clone, Debug, Default)]
 pub struct Carried(Arc<OnceLock<Taken>>);
 
 impl Carried {
-    /// Sets room aside for so many bytes, before any of them is read.
-    async fn take(&self, bytes: u64, app: &App) -> Result<(), Failure> {
-        if bytes > SMALL {
-            let taken = app.body_room.take(bytes as usize).await?;
+    /// Sets room aside for so many bytes.
+    async fn take(&self, bytes: usize, app: &App) -> Result<(), Failure> {
+        if bytes > SMALL && self.0.get().is_none() {
+            let taken = app.body_room.take(bytes).await?;
             // A request has one body.
             let _ = self.0.set(taken);
         }
@@ -61,17 +62,42 @@ impl<T: DeserializeOwned> FromRequest<Arc<App>> for Body<T> {
         }
         let carried = request.extensions().get::<Carried>();
         let carried = carried.cloned().unwrap_or_default();
-        // As much as it says, or may have.
-        let most = app.limits.body as u64;
-        let bytes = request.body().size_hint().upper().unwrap_or(most).min(most);
-        carried.take(bytes, app).await?;
-        // A part of the time for the whole request: then there is some left to say what is wrong.
-        let limit = app.limits.request / 3;
-        let coming = Bytes::from_request(request, app);
-        let bytes = tokio::time::timeout(limit, coming).await;
-        let bytes = bytes.map_err(|_| unfinished(limit))?;
-        let bytes = bytes.map_err(|rejection| unread(&rejection, app.limits.body))?;
-        read(&bytes).map(Self)
+        read(&gather(request.into_body(), &carried, app).await?).map(Self)
+    }
+}
+
+/// All of a body. One that says how long it is takes its room before any of it is read; one that does
+/// not takes the most there may be, and only once it turns out not to be small.
+async fn gather(body: axum::body::Body, carried: &Carried, app: &App) -> Result<Vec<u8>, Failure> {
+    let most = app.limits.body;
+    if let Some(bytes) = body.size_hint().upper() {
+        let bytes = usize::try_from(bytes).unwrap_or(most);
+        carried.take(bytes.min(most), app).await?;
+    }
+    // A part of the time for the whole request: then there is some left to say what is wrong.
+    let limit = app.limits.request / 3;
+    let mut until = Instant::now() + limit;
+    let (mut pieces, mut gathered) = (body.into_data_stream(), Vec::new());
+    loop {
+        let piece = timeout_at(until, pieces.next()).await;
+        let piece = match piece.map_err(|_| unfinished(limit))? {
+            None => return Ok(gathered),
+            Some(Ok(piece)) => piece,
+            Some(Err(_)) => {
+                let why = "the body could not be read to its end";
+                return Err(Failure::bad(why, "send it again"));
+            }
+        };
+        let length = gathered.len() + piece.len();
+        if length > most {
+            return Err(Failure::too_large(most));
+        }
+        if length > SMALL {
+            let waiting = Instant::now();
+            carried.take(most, app).await?;
+            until += waiting.elapsed();
+        }
+        gathered.extend_from_slice(&piece);
     }
 }
 
@@ -113,13 +139,6 @@ fn unfinished(limit: Duration) -> Failure {
         format!("the body did not come to its end within {limit:?}"),
         "send as much as content-length says, in time",
     )
-}
-
-fn unread(rejection: &BytesRejection, most: usize) -> Failure {
-    if rejection.status() == StatusCode::PAYLOAD_TOO_LARGE {
-        return Failure::too_large(most);
-    }
-    Failure::bad("the body could not be read to its end", "send it again")
 }
 
 /// Parts of the path.

@@ -105,6 +105,11 @@ impl Failure {
         )
     }
 
+    /// What is here is not what the group began with.
+    pub fn replaced(message: impl ToString) -> Self {
+        Self::broken(REPLACED, message)
+    }
+
     /// More than this service takes on.
     pub fn too_many(message: impl ToString) -> Self {
         Self::new(
@@ -343,7 +348,7 @@ impl From<Fatal> for Failure {
         match fatal {
             Fatal::StableIdExhausted(_) => Self::too_many(fatal),
             Fatal::StoreReplaced | Fatal::StreamReplaced | Fatal::StoreWentBack => {
-                Self::broken(REPLACED, fatal)
+                Self::replaced(fatal)
             }
             Fatal::Disagreement(_) => disagreement(fatal),
             Fatal::SessionOver => Self::session_gone(fatal),

@@ -17,13 +17,11 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use parti::Fatal;
-use parti::core::key::Key;
-use parti::core::record::Record;
 use parti::source::Source as _;
 use tokio::time::Instant;
 
 use crate::failure::{Failure, no_group, other_topic};
-use crate::places::Places;
+use crate::places::{NO_LOG, Places};
 
 /// A look serves those who fetch within this time.
 const FRESH: Duration = Duration::from_secs(1);
@@ -44,6 +42,8 @@ enum Fit {
     Replaced,
     /// Nothing that this service knows of.
     Foreign,
+    /// Only of the same name: the group was made without a log.
+    Namesake,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -117,6 +117,10 @@ impl Fits {
                 standing.group_has_its_log(group, false);
                 Err(Fatal::StreamReplaced.into())
             }
+            Fit::Namesake => Err(Failure::conflict(
+                format!("group: {group:?} was made without a log: its messages are not here"),
+                "fetch them where they are, or leave `group` out to only read",
+            )),
             Fit::Foreign => Err(Failure::conflict(
                 format!("group: {group:?} is about another source than topic {topic:?}"),
                 "give the group's own topic, or leave `group` out to only read",
@@ -128,22 +132,16 @@ impl Fits {
 /// What the topic here is to the group, by its record.
 async fn look(places: &Places, group: &str, topic: &str) -> Result<Fit, Failure> {
     let records = places.records(group)?;
-    let stream = match records.read(&Key::Group).await?.map(|stored| stored.record) {
-        Some(Record::Group(record)) => record.stream,
-        Some(_) => {
-            return Err(Failure::broken(
-                "store_refuses",
-                format!("the record of the group {group:?} cannot be read"),
-            ));
-        }
-        None => return Err(no_group(format!("there is no group {group:?}"))),
+    let Some(made) = places.made_with(&records).await? else {
+        return Err(no_group(format!("there is no group {group:?}")));
     };
     let (opened, other) = match places.recorded(&records).await? {
         Some((name, _)) if *name != *topic => return Err(other_topic(group, &name, topic)),
+        Some(_) if made.stream == NO_LOG => return Ok(Fit::Namesake),
         Some((name, _)) => (places.topic_of_group(&name).await?, Fit::Replaced),
         None => (places.topic(topic).await?, Fit::Foreign),
     };
-    Ok(match opened.topic.identity().await? == stream {
+    Ok(match opened.topic.identity().await? == made.stream {
         true => Fit::Own,
         false => other,
     })

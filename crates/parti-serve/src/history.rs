@@ -2,17 +2,18 @@
 
 use parti::inspect::{self, Happening};
 use parti::store::GroupStore;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use utoipa::ToSchema;
 
 use crate::failure::Failure;
+use crate::shapes;
 
 /// So many lines are sent along with a group.
 pub const NEWEST: usize = 200;
 
 /// One line of a group's history.
-#[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize, ToSchema)]
 pub struct Line {
     /// A later one has a higher one.
     pub n: u64,
@@ -21,13 +22,13 @@ pub struct Line {
     /// Who wrote it: a worker, or an operator.
     pub worker: String,
     /// What kind of thing happened.
-    #[schema(value_type = String)]
+    #[schema(value_type = shapes::Happened)]
     pub kind: Value,
     /// What happened.
     pub text: String,
     /// How it went, if partitions moved.
-    #[schema(value_type = Option<Object>)]
-    #[serde(skip_serializing_if = "Value::is_null")]
+    #[schema(value_type = Option<shapes::Moves>)]
+    #[serde(default, skip_serializing_if = "Value::is_null")]
     pub moves: Value,
 }
 

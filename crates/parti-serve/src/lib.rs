@@ -30,11 +30,13 @@ mod places;
 mod refusals;
 mod room;
 mod sane;
+mod shapes;
 mod sse;
 mod standing;
 mod strict;
 mod topics;
 mod ui;
+mod whole;
 
 use std::fmt;
 use std::io;

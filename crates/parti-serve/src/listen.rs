@@ -4,7 +4,7 @@
 //! ```text
 //!   accept ──▶ slot ──▶ TLS, if configured ──▶ HTTP/1.1 ──▶ router
 //!               │                                 │ stop: the answer under way, then the end
-//!               └─ none is left: 503, and goodbye
+//!               └─ none is left: TLS, if configured, 503, and goodbye
 //! ```
 //!
 //! A connection whose other side is gone, or takes nothing, is dropped by the kernel once what was
@@ -27,7 +27,7 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::sync::Semaphore;
 use tokio_rustls::TlsAcceptor;
@@ -148,11 +148,10 @@ pub(crate) async fn listen(listener: TcpListener, door: Door) {
                         serving.await;
                         drop(slot);
                     });
-                } else if let Ok(slot) = refusals.clone().try_acquire_owned()
-                    && door.tls.is_none()
-                {
+                } else if let Ok(slot) = refusals.clone().try_acquire_owned() {
+                    let refusing = Box::pin(refuse(stream, door.tls.clone()));
                     door.tasks.spawn(async move {
-                        let _ = tokio::time::timeout(REFUSAL, refuse(stream)).await;
+                        let _ = tokio::time::timeout(REFUSAL, refusing).await;
                         drop(slot);
                     });
                 }
@@ -166,9 +165,16 @@ pub(crate) async fn listen(listener: TcpListener, door: Door) {
     }
 }
 
-/// Says that there is no room, and takes what the other side still sends: closed too early, the
-/// answer would be lost.
-async fn refuse(mut stream: TcpStream) -> io::Result<()> {
+/// Says that there is no room, in the words that the other side understands.
+async fn refuse(stream: TcpStream, tls: Option<Tls>) -> io::Result<()> {
+    match tls {
+        None => say_no(stream).await,
+        Some(tls) => say_no(TlsAcceptor::from(tls.0).accept(stream).await?).await,
+    }
+}
+
+/// Takes what the other side still sends: closed too early, the answer would be lost.
+async fn say_no(mut stream: impl AsyncRead + AsyncWrite + Unpin) -> io::Result<()> {
     let body = serde_json::json!({"error": {
         "code": "too_many",
         "message": "this instance has as many connections as it takes on",

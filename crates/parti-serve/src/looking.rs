@@ -22,8 +22,9 @@ use utoipa::{IntoParams, ToSchema};
 use crate::App;
 use crate::access::{Caller, Role};
 use crate::extract::{Asked, Body, Named, within};
-use crate::failure::{ErrorBody, Failure, no_group};
+use crate::failure::{ErrorBody, Failure};
 use crate::history::{self, Line, NEWEST};
+use crate::shapes::{self, LiveEvent};
 use crate::sse::{self, Manner};
 
 /// A comment comes this often while nothing happens: the dashboard (`live.js`) takes a stream that says
@@ -135,7 +136,7 @@ pub async fn groups(State(app): State<Arc<App>>) -> Result<Json<Groups>, Failure
     params(("group" = String, Path, description = "The group's name", max_length = 64,
             pattern = "^[A-Za-z0-9_-]+$")),
     responses(
-        (status = 200, body = Object),
+        (status = 200, body = shapes::Group),
         (status = "4XX", body = ErrorBody), (status = "5XX", body = ErrorBody)
 ))]
 pub async fn group(
@@ -197,7 +198,7 @@ pub async fn events(
     params(("group" = String, Path, description = "The group's name", max_length = 64,
             pattern = "^[A-Za-z0-9_-]+$")),
     responses(
-        (status = 200, content_type = "text/event-stream", body = String),
+        (status = 200, content_type = "text/event-stream", body = LiveEvent),
         (status = "4XX", body = ErrorBody), (status = "5XX", body = ErrorBody)
 ))]
 pub async fn live(
@@ -208,8 +209,7 @@ pub async fn live(
         return Err(Failure::too_many("too many live streams are open"));
     };
     let records = app.places.records(&name)?;
-    let reader = app.live.look(&app.places, &records).await;
-    let reader = reader.ok_or_else(|| no_group(format!("there is no group {name:?}")))?;
+    let reader = app.live.look(&app.places, &records).await?;
     let stop = app.stop.clone();
     let manner = Manner {
         beat: BEAT,
@@ -275,7 +275,7 @@ impl StrategyName {
             pattern = "^[A-Za-z0-9_-]+$")),
     request_body = Question,
     responses(
-        (status = 200, body = Vec<Object>),
+        (status = 200, body = Vec<shapes::Outcome>),
         (status = "4XX", body = ErrorBody), (status = "5XX", body = ErrorBody)
 ))]
 pub async fn plan(

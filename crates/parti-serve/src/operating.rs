@@ -23,6 +23,8 @@ use crate::access::Caller;
 use crate::extract::{Body, Named};
 use crate::failure::{ErrorBody, Failure};
 use crate::looking::partition;
+use crate::places::NO_LOG;
+use crate::whole::{Whole, maybe_whole};
 
 /// The most bytes of an operator's request: none names more than a worker and a partition.
 const MOST_REQUEST: usize = 2_048;
@@ -65,11 +67,7 @@ pub enum Place {
 /// Reads one of the four: in words of its own, because there is a choice to tell of.
 fn place<'de, D: Deserializer<'de>>(from: D) -> Result<Place, D::Error> {
     let found = Value::deserialize(from)?;
-    let number = |value: &Value| {
-        let whole = value.as_f64().filter(|number| number.fract() == 0.0);
-        let whole = whole.filter(|number| (0.0..9e15).contains(number));
-        value.as_u64().or(whole.map(|number| number as u64))
-    };
+    let number = |value: &Value| Whole::deserialize(value).ok().map(|Whole(number)| number);
     let place = match &found {
         Value::String(word) if word == "earliest" => Some(Place::Earliest),
         Value::String(word) if word == "latest" => Some(Place::Latest),
@@ -158,10 +156,17 @@ pub async fn checkpoints(
         ));
     }
     let Some(source) = app.places.located(&records, &group).await? else {
-        return Err(Failure::conflict(
-            "this service does not know where the group's messages are",
-            "start it with --source",
-        ));
+        return Err(match app.places.made_with(&records).await? {
+            Some(made) if made.stream == NO_LOG => Failure::conflict(
+                "the group was made without a log: nobody here knows where its partitions begin and \
+                 end",
+                "make another group, which begins anew",
+            ),
+            _ => Failure::conflict(
+                "this service does not know where the group's messages are",
+                "start it with --source",
+            ),
+        });
     };
     // Before the places: a checkpoint that is past the end is of a log that went back.
     let checkpoints = Checkpoints::read(&records).await?;
@@ -332,6 +337,7 @@ pub struct Action {
     #[serde(skip_serializing_if = "Option::is_none")]
     worker: Option<String>,
     /// In which life: for evict.
+    #[serde(default, deserialize_with = "maybe_whole")]
     #[serde(skip_serializing_if = "Option::is_none")]
     incarnation: Option<u64>,
     /// Whether it is to stay away: for evict, false by default.
@@ -461,6 +467,28 @@ mod tests {
             let rest = failure.remedy().contains("does the rest");
             assert_eq!(rest, again, "{failure:?}");
             assert_eq!(failure.into_response().status(), status);
+        }
+    }
+
+    #[test]
+    fn a_place_has_a_number_like_any_other() {
+        let read = |to: &str| {
+            let reset = format!(r#"{{"to":{to}}}"#);
+            let reset: Result<Reset, _> = serde_json::from_str(&reset);
+            reset.map(|reset| reset.to.position()).ok()
+        };
+        let at = |offset| Some(StartPosition::Offset(offset));
+        assert_eq!(read(r#"{"offset":7.0}"#), at(7));
+        assert_eq!(read(r#"{"offset":1e16}"#), at(10_000_000_000_000_000));
+        assert_eq!(read(r#"{"offset":18446744073709551615}"#), at(u64::MAX));
+        assert_eq!(read(r#"{"time_ms":1e3}"#), Some(StartPosition::Time(1_000)));
+        for wrong in [
+            r#"{"offset":7.5}"#,
+            r#"{"offset":-1}"#,
+            r#"{"offset":"7"}"#,
+            "7",
+        ] {
+            assert_eq!(read(wrong), None, "{wrong}");
         }
     }
 }

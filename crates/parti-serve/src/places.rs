@@ -2,6 +2,7 @@
 //!
 //! ```text
 //!   group ──▶ topics/<group>/<topic> in the store, else by the identity of its log ──▶ Topic
+//!         └─▶ made without a log: its topic is only a name, and its messages are elsewhere
 //!   topic ──▶ opened once, shared by all requests ──▶ append, read, growth
 //! ```
 
@@ -10,13 +11,13 @@ use std::sync::{Arc, Mutex as StdMutex, PoisonError};
 
 use futures_util::StreamExt;
 use parti::core::key::{Key, Prefix};
-use parti::core::record::{Record, TopicRecord};
+use parti::core::record::{GroupRecord, Record, TopicRecord};
 use parti::inspect::{self, Bounds, Group};
 use parti::source::log::{Log, LogError, Topic};
 use parti::source::place::{Located, Place, PlaceError};
-use parti::source::{Growth, JetStream, Source as _};
+use parti::source::{Growth, JetStream, Source as _, SourceError};
 use parti::store::{GroupStore, Store};
-use parti::{Offset, PartitionId};
+use parti::{Offset, PartitionId, StartPosition};
 use tokio::sync::{Mutex, broadcast};
 use tokio_util::task::AbortOnDropHandle;
 
@@ -90,6 +91,52 @@ impl Opened {
     }
 }
 
+/// What stands for the log in the record of a group that was made without one.
+pub const NO_LOG: u64 = 0;
+
+/// Where the messages of a group are.
+#[derive(Clone, Debug)]
+pub enum Messages {
+    /// In a topic of the log that is here.
+    Here(Opened),
+    /// Where only its consumers know.
+    Elsewhere,
+}
+
+impl Messages {
+    /// Which log it is.
+    pub async fn identity(&self) -> Result<u64, Failure> {
+        match self {
+            Self::Here(opened) => Ok(opened.topic.identity().await?),
+            Self::Elsewhere => Ok(NO_LOG),
+        }
+    }
+
+    /// Whether there are these messages. Of those elsewhere, consumers know best.
+    pub async fn has(&self, messages: &[(PartitionId, Offset)]) -> Result<Vec<bool>, Failure> {
+        match self {
+            Self::Here(opened) => opened.has(messages).await,
+            Self::Elsewhere => Ok(vec![true; messages.len()]),
+        }
+    }
+
+    /// The offset that a start position stands for.
+    pub async fn resolve(
+        &self,
+        partition: &PartitionId,
+        start: StartPosition,
+    ) -> Result<Offset, SourceError> {
+        match (self, start) {
+            (Self::Here(opened), start) => opened.topic.resolve(partition, start).await,
+            (Self::Elsewhere, StartPosition::Earliest) => Ok(Offset(0)),
+            (Self::Elsewhere, StartPosition::Offset(offset)) => Ok(Offset(offset)),
+            (Self::Elsewhere, StartPosition::Latest | StartPosition::Time(_)) => Err(
+                SourceError::Rejected("the group was made without a log that has an end".into()),
+            ),
+        }
+    }
+}
+
 /// Where groups and messages are.
 #[derive(Debug)]
 pub struct Places {
@@ -138,6 +185,59 @@ impl Places {
                 "start it with --source log:FOLDER",
             )),
         }
+    }
+
+    /// Whether groups that are made here have their messages in its log. Over a stream there are
+    /// none to be made: what its consumers read is not here, and has an identity all the same.
+    pub fn makes_topics(&self) -> Result<bool, Failure> {
+        match &self.source {
+            None => Ok(false),
+            Some(Source::Log(_)) => Ok(true),
+            Some(Source::Stream(_)) => Err(Failure::conflict(
+                "this service is over a stream, and makes no groups",
+                "start it with --source log:FOLDER, or without a source for groups whose consumers \
+                 read their messages elsewhere",
+            )),
+        }
+    }
+
+    /// What a group was made with, if it is there.
+    pub async fn made_with(
+        &self,
+        records: &GroupStore,
+    ) -> Result<Option<Arc<GroupRecord>>, Failure> {
+        match records.read(&Key::Group).await?.map(|stored| stored.record) {
+            None => Ok(None),
+            Some(Record::Group(record)) => Ok(Some(record)),
+            Some(_) => Err(Failure::broken(
+                "store_refuses",
+                format!(
+                    "the record of the group {:?} cannot be read",
+                    records.group()
+                ),
+            )),
+        }
+    }
+
+    /// Where the messages of a group are. What it was made with decides that, and not what there is
+    /// here: over a log it goes on with that log alone.
+    pub async fn messages_of(
+        &self,
+        records: &GroupStore,
+        topic: &str,
+    ) -> Result<Messages, Failure> {
+        let made = self.made_with(records).await?;
+        if made.is_some_and(|made| made.stream == NO_LOG) {
+            return Ok(Messages::Elsewhere);
+        }
+        if !matches!(self.source, Some(Source::Log(_))) {
+            self.standing.group_has_its_log(records.group(), false);
+            return Err(Failure::replaced(
+                "the group is about a topic of a log, and this instance has no log: start it with \
+                 --source log:FOLDER",
+            ));
+        }
+        Ok(Messages::Here(self.topic_of_group(topic).await?))
     }
 
     /// Whether the log is where it was. One without topics need not be there yet.
@@ -204,12 +304,13 @@ impl Places {
         records: &GroupStore,
         group: &Group,
     ) -> Result<Option<Topic>, Failure> {
-        if let Some((name, _)) = self.recorded(records).await? {
-            return Ok(Some(self.topic_of_group(&name).await?.topic));
-        }
+        // Without a log its topic is only a name.
         let Some(identity) = group.stream else {
             return Ok(None);
         };
+        if let Some((name, _)) = self.recorded(records).await? {
+            return Ok(Some(self.topic_of_group(&name).await?.topic));
+        }
         for name in self.log()?.topics().await? {
             // One that cannot be opened is none of this group's business.
             let Ok(opened) = self.topic(&name).await else {

@@ -48,6 +48,9 @@ struct Trouble {
 struct State {
     store: Option<Trouble>,
     log: Option<Trouble>,
+    /// A group's topic is gone. Beside the log's own work, because it is only looked for: a topic that
+    /// is there shows nothing of what the log takes.
+    topic: Option<Trouble>,
     /// Groups that this instance can do nothing for, because its store or log is not theirs.
     strangers: BTreeMap<String, Instant>,
     /// When some group was last found to have its own store and log here.
@@ -67,7 +70,9 @@ impl Standing {
     /// What is wrong, if something is.
     pub fn trouble(&self) -> Option<&'static str> {
         let state = self.0.borrow();
-        let mut all = [&state.store, &state.log].into_iter().flatten();
+        let mut all = [&state.store, &state.log, &state.topic]
+            .into_iter()
+            .flatten();
         let fresh = |since: &Instant| since.elapsed() < BELIEVED;
         let found = all.find(|trouble| fresh(&trouble.since));
         let found = found.map(|trouble| trouble.told);
@@ -114,14 +119,15 @@ impl Standing {
             ) => {
                 return;
             }
-            Ok(_) => return self.log_is(None),
+            Ok(_) => return self.set(|state| &mut state.log, None),
         };
-        self.log_is(Some(told));
+        self.set(|state| &mut state.log, Some(told));
     }
 
     /// A topic is there that a group is about, or is gone.
     pub fn log_has(&self, topic: bool) {
-        self.log_is((!topic).then_some("a topic of the log is gone that a group is about"));
+        const GONE: &str = "a topic of the log is gone that a group is about";
+        self.set(|state| &mut state.topic, (!topic).then_some(GONE));
     }
 
     /// A group is served with the store and the log that it began with, or refused because they are
@@ -140,10 +146,11 @@ impl Standing {
         });
     }
 
-    fn log_is(&self, told: Option<&'static str>) {
+    fn set(&self, of: impl FnOnce(&mut State) -> &mut Option<Trouble>, told: Option<&'static str>) {
         self.0.send_if_modified(|state| {
-            let changes = state.log.is_some() || told.is_some();
-            state.log = told.map(Trouble::now);
+            let trouble = of(state);
+            let changes = trouble.is_some() || told.is_some();
+            *trouble = told.map(Trouble::now);
             changes
         });
     }
@@ -312,6 +319,21 @@ mod tests {
         standing.log_did::<()>(&Err(LogError::Invalid("no such partition".into())));
         assert!(standing.trouble().is_some());
         tokio::time::advance(BELIEVED).await;
+        assert!(standing.trouble().is_none());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_topic_that_is_there_shows_nothing_of_what_the_log_takes() {
+        let standing = Standing::default();
+        standing.log_did::<()>(&Err(LogError::Rejected("full".into())));
+        standing.log_has(true);
+        let told = standing.trouble().expect("nothing can be produced");
+        assert!(told.contains("the log refuses"), "{told}");
+        standing.log_has(false);
+        standing.log_did(&Ok(()));
+        let told = standing.trouble().expect("a topic is gone");
+        assert!(told.contains("a topic of the log is gone"), "{told}");
+        standing.log_has(true);
         assert!(standing.trouble().is_none());
     }
 

@@ -38,7 +38,8 @@ pub struct Args {
     #[arg(long, value_name = "URL")]
     store: String,
     /// Where messages come from: log:FOLDER to produce and fetch here, too; or
-    /// jetstream://HOST:PORT/STREAM, for ends and lag
+    /// jetstream://HOST:PORT/STREAM, for ends and lag. Without, groups that are made here read theirs
+    /// elsewhere
     #[arg(long, value_name = "URL")]
     source: Option<String>,
     /// Where to listen; port 0 is any that is free

@@ -3,7 +3,8 @@
 //!
 //! ```text
 //!   names, numbers ──▶ what is there already? ──▶ the topic ──▶ group, topics/<topic>
-//!        400                409: nothing is made                written if absent: this decides
+//!        400                409: nothing is made   │            written if absent: this decides
+//!                                                  └ without a log it is only a name
 //! ```
 
 use std::sync::Arc;
@@ -12,7 +13,7 @@ use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
 use parti::core::codec;
-use parti::core::config::Config;
+use parti::core::config::{Config, Coordination, StrategyChoice};
 use parti::core::ids::Nonce;
 use parti::core::io::{Expect, StoreError, Stored, Write, WriteOutcome};
 use parti::core::key::Key;
@@ -34,7 +35,7 @@ use crate::App;
 use crate::extract::{Body, within};
 use crate::failure::{ErrorBody, Failure, no_group, other_topic};
 use crate::looking::StrategyName;
-use crate::places::{Opened, Places};
+use crate::places::{Messages, NO_LOG, Places};
 
 /// How often a write is tried whose fate is open.
 const TRIES: u32 = 5;
@@ -46,7 +47,8 @@ pub struct NewGroup {
     /// Its name.
     #[schema(min_length = 1, max_length = 64, pattern = "^[A-Za-z0-9_-]+$")]
     group: String,
-    /// The topic of the log; made if there is none.
+    /// The topic of the log; made if there is none. Without a log only a name, for whatever the
+    /// group's consumers read elsewhere.
     #[schema(schema_with = topic_schema)]
     topic: String,
     /// How many partitions, for good.
@@ -57,7 +59,8 @@ pub struct NewGroup {
 }
 
 fn topic_schema() -> Object {
-    let described = "The topic of the log; made if there is none.";
+    let described = "The topic of the log; made if there is none. Without a log only a name, for \
+                     whatever the group's consumers read elsewhere.";
     names::schema(described).min_length(Some(1)).build()
 }
 
@@ -68,6 +71,55 @@ pub struct Made {
     topic: String,
     partitions: u32,
     strategy: StrategyName,
+    /// Whether its messages are in a log that is produced to and fetched from here. If not, its
+    /// consumers know where they are, and commits are not checked against an end.
+    log: bool,
+}
+
+/// Who decides in a group, and by what if everybody does: nobody gets a session who is set up
+/// otherwise, and the sessions of this service are set up by its own configuration.
+struct Mode {
+    coordination: &'static str,
+    strategy: Option<String>,
+}
+
+impl Mode {
+    fn of(config: &Config, strategy: StrategyName) -> Result<Self, Failure> {
+        let computed = match config.coordination {
+            Coordination::Leader => None,
+            Coordination::Leaderless => Some(from_choice(&choice(strategy.as_str())?).name()),
+        };
+        Ok(Self {
+            coordination: config.coordination.name(),
+            strategy: computed,
+        })
+    }
+
+    fn is_of(&self, found: &GroupRecord) -> Result<(), Failure> {
+        if found.coordination != self.coordination {
+            return Err(Failure::conflict(
+                format!(
+                    "the group's coordination is {}, and this service's is {}",
+                    found.coordination, self.coordination
+                ),
+                "give this service the same in its --config, or make another group",
+            ));
+        }
+        match (&found.strategy, &self.strategy) {
+            (Some(theirs), Some(ours)) if theirs != ours => Err(Failure::conflict(
+                format!("the group goes by {theirs}, and this would be {ours}"),
+                "give the same, or make another group",
+            )),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// The strategy of this name, as a configuration has it.
+fn choice(name: &str) -> Result<StrategyChoice, Failure> {
+    let chosen = Config::from_tree(&json!({ "strategy": name }));
+    let chosen = chosen.map_err(|problems| Failure::conflict(problems, "use a newer program"))?;
+    Ok(chosen.strategy)
 }
 
 /// Makes a group. The same again is fine; something else under the same name is refused.
@@ -87,11 +139,16 @@ pub async fn create(
     within("partitions", new.partitions.into(), 1..=100_000)?;
     let strategy = new.strategy.unwrap_or(StrategyName::FairShare);
     let records = app.places.records(&new.group)?;
-    let log = app.places.log()?;
-    check(&app.places, &records, &new, strategy).await?;
-    let settings = TopicSettings::partitions(new.partitions);
-    let topic = log.create_topic(&new.topic, settings).await?;
-    let made = put_group(&records, &new, topic.identity().await?).await?;
+    let mode = Mode::of(app.sessions.config(), strategy)?;
+    let log = check(&app.places, &records, &new, strategy, &mode).await?;
+    let identity = if log {
+        let settings = TopicSettings::partitions(new.partitions);
+        let topic = app.places.log()?.create_topic(&new.topic, settings).await?;
+        topic.identity().await?
+    } else {
+        NO_LOG
+    };
+    let made = put_group(&records, &new, identity, mode).await?;
     let told = put_topic(&records, &new, strategy).await?;
     let status = if made || told {
         StatusCode::CREATED
@@ -105,18 +162,33 @@ pub async fn create(
             topic: new.topic,
             partitions: new.partitions,
             strategy,
+            log,
         }),
     ))
 }
 
-/// Refuses what does not fit what is there, before anything is made for it.
+/// Refuses what does not fit what is there, before anything is made for it. The answer is whether its
+/// messages are in the log: what is there already decides that, or else what this service has.
 async fn check(
     places: &Places,
     records: &GroupStore,
     new: &NewGroup,
     strategy: StrategyName,
-) -> Result<(), Failure> {
-    let topic = places.topic_if_any(&new.topic).await?;
+    mode: &Mode,
+) -> Result<bool, Failure> {
+    check_length(&new.topic)?;
+    let made = places.made_with(records).await?;
+    let log = match &made {
+        Some(made) => made.stream != NO_LOG,
+        None => places.makes_topics()?,
+    };
+    let topic = match log {
+        true => places.topic_if_any(&new.topic).await?,
+        false => {
+            codec::check_readable("topic", &new.topic)?;
+            None
+        }
+    };
     if let Some(opened) = &topic {
         // Its file may be gone since it was opened; another one of this name would be empty, and
         // producers would not notice.
@@ -124,15 +196,17 @@ async fn check(
         opened.topic.resolve(&first, StartPosition::Latest).await?;
     }
     let Some(group) = inspect::group(records).await? else {
-        return Ok(());
+        return Ok(log);
     };
     if let Some((name, record)) = places.recorded(records).await? {
         if *name != *new.topic {
             return Err(other_topic(&new.group, &name, &new.topic));
         }
         agree(&record, new, strategy)?;
-        // It had one: another of this name would be empty, and its offsets would mean nothing.
-        places.topic_of_group(&name).await?;
+        if log {
+            // It had one: another of this name would be empty, and its offsets would mean nothing.
+            places.topic_of_group(&name).await?;
+        }
     }
     let identity = match &topic {
         Some(opened) => Some(opened.topic.identity().await?),
@@ -140,6 +214,9 @@ async fn check(
     };
     if group.stream.is_some() && group.stream != identity {
         return Err(made_anew(&new.group, &new.topic, identity.is_some()));
+    }
+    if let Some(made) = &made {
+        mode.is_of(made)?;
     }
     // Members that are there already may go by another strategy.
     match group.plan {
@@ -149,7 +226,21 @@ async fn check(
                 "give the same, or stop its workers first",
             ))
         }
-        _ => Ok(()),
+        _ => Ok(log),
+    }
+}
+
+/// Checks how long the name of a topic is: also one that is in no log.
+fn check_length(topic: &str) -> Result<(), Failure> {
+    match codec::escape(topic).len() {
+        1..=codec::MAX_TOPIC => Ok(()),
+        long => Err(Failure::bad(
+            format!(
+                "topic: its name has from 1 to {} bytes once escaped, this one has {long}",
+                codec::MAX_TOPIC
+            ),
+            "give it a shorter name",
+        )),
     }
 }
 
@@ -188,13 +279,18 @@ fn agree(found: &TopicRecord, new: &NewGroup, strategy: StrategyName) -> Result<
 }
 
 /// The group's own record, which decides whose group it is; true if it is new.
-async fn put_group(records: &GroupStore, new: &NewGroup, identity: u64) -> Result<bool, Failure> {
+async fn put_group(
+    records: &GroupStore,
+    new: &NewGroup,
+    identity: u64,
+    mode: Mode,
+) -> Result<bool, Failure> {
     let nonce = nonce()?;
     let record = GroupRecord {
         store: nonce,
         stream: identity,
-        coordination: "leader".into(),
-        strategy: None,
+        coordination: mode.coordination.into(),
+        strategy: mode.strategy.clone(),
         nonce,
     };
     let Some(found) = put(records, Key::Group, Record::Group(Arc::new(record))).await? else {
@@ -202,7 +298,7 @@ async fn put_group(records: &GroupStore, new: &NewGroup, identity: u64) -> Resul
     };
     match &found.record {
         Record::Group(found) if found.nonce == nonce => Ok(true),
-        Record::Group(found) if found.stream == identity => Ok(false),
+        Record::Group(found) if found.stream == identity => mode.is_of(found).map(|()| false),
         Record::Group(_) => Err(made_anew(&new.group, &new.topic, true)),
         _ => Err(Failure::conflict(
             "the group's record cannot be read",
@@ -272,7 +368,7 @@ pub struct Setup {
     /// What its topic is called.
     pub name: Arc<str>,
     /// Where its messages are.
-    pub topic: Opened,
+    pub messages: Messages,
     /// Into how many partitions they are split.
     pub partitions: u32,
     /// The service's settings, with what the group decides itself.
@@ -293,22 +389,27 @@ impl Setup {
             };
         };
         let strategy = record.strategy.as_deref().unwrap_or("fair_share");
-        let tree = json!({ "strategy": strategy });
-        let chosen = Config::from_tree(&tree)
-            .map_err(|problems| Failure::conflict(problems, "use a newer program"))?;
-        let topic = places.topic_of_group(&name).await?;
-        tracing::debug!(
-            group,
-            strategy = from_choice(&chosen.strategy).name(),
-            "a session joins"
-        );
+        let strategy = choice(strategy)?;
+        let messages = places.messages_of(&records, &name).await?;
+        let start = base.processing.start;
+        if matches!(messages, Messages::Elsewhere)
+            && matches!(start, StartPosition::Latest | StartPosition::Time(_))
+        {
+            return Err(Failure::conflict(
+                "the group was made without a log: nobody here knows where `processing.start` of \
+                 this service would be",
+                "give this service `earliest` or an offset there, or make the group at one with a log",
+            ));
+        }
+        let by = from_choice(&strategy).name();
+        tracing::debug!(group, strategy = by, "a session joins");
         Ok(Self {
             partitions: record.partitions,
             config: Config {
-                strategy: chosen.strategy,
+                strategy,
                 ..base.clone()
             },
-            topic,
+            messages,
             name,
         })
     }

@@ -3,12 +3,11 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use parti::core::ids::Incarnation;
-use parti::source::Source as _;
 use parti::{
     ConsumerUpdate, ConsumerUpdater, Epoch, Fatal, Grant, HandlerError, Manager, ManagerBuilder,
     Observer, Offset, PartitionId, Report, StartPosition, WorkerError, WorkerId, async_trait,
 };
-use tokio::sync::{oneshot, watch};
+use tokio::sync::oneshot;
 
 use super::ended::{End, Ended};
 use super::seat::Seat;
@@ -46,7 +45,7 @@ impl ConsumerUpdater for Updater {
         partition: &PartitionId,
         start: StartPosition,
     ) -> Result<Offset, HandlerError> {
-        Ok(self.0.topic().resolve(partition, start).await?)
+        Ok(self.0.messages.resolve(partition, start).await?)
     }
 }
 
@@ -82,12 +81,7 @@ impl Observer for Witness {
 }
 
 /// Runs the member until the seat ends; the claim is told once there is one.
-pub async fn host(
-    seat: Arc<Seat>,
-    builder: ManagerBuilder,
-    mut refresh: watch::Receiver<u64>,
-    claimed: oneshot::Sender<Claim>,
-) {
+pub async fn host(seat: Arc<Seat>, builder: ManagerBuilder, claimed: oneshot::Sender<Claim>) {
     let claimed = Arc::new(Mutex::new(Some(claimed)));
     let witness = Witness {
         seat: seat.clone(),
@@ -128,7 +122,7 @@ pub async fn host(
         tokio::select! {
             ended = manager.ended() => return seat.over(how(ended)),
             end = seat.ending() => break end,
-            Ok(()) = refresh.changed() => manager.refresh_partitions(),
+            () = seat.is_to_refresh() => manager.refresh_partitions(),
         }
     };
     Box::pin(finish(&seat, manager, end)).await;
@@ -166,4 +160,47 @@ async fn finish(seat: &Seat, manager: Manager, end: End) {
         );
     }
     seat.over(Ended::because(end.why()));
+}
+
+#[cfg(test)]
+mod tests {
+    use parti::store::Memory;
+    use parti::{Config, Partition, PartitionSource};
+    use tokio::sync::watch;
+
+    use super::*;
+    use crate::consuming::seat::tests::seat;
+
+    /// No partitions, and how often somebody asked for them.
+    #[derive(Debug)]
+    struct Counting(watch::Sender<u64>);
+
+    #[async_trait]
+    impl PartitionSource for Counting {
+        async fn list(&self) -> Result<Vec<Partition>, HandlerError> {
+            self.0.send_modify(|times| *times += 1);
+            Ok(Vec::new())
+        }
+    }
+
+    #[tokio::test]
+    async fn a_member_lists_again_when_it_is_to() {
+        let seat = seat();
+        let asked = watch::Sender::new(0);
+        let mut times = asked.subscribe();
+        let config = Config {
+            expected_workers: Some(1),
+            ..Config::default()
+        };
+        let builder = Manager::builder("g", Memory::new(), Counting(asked)).config(config);
+        let (claimed, claim) = oneshot::channel();
+        let hosting = tokio::spawn(host(seat.clone(), builder, claimed));
+        claim.await.expect("an answer").expect("a member");
+        let before = *times.wait_for(|times| *times > 0).await.expect("listed");
+        seat.refresh();
+        let again = times.wait_for(|times| *times > before).await;
+        again.expect("listed again");
+        seat.end(End::Goodbye);
+        hosting.await.expect("it ends");
+    }
 }

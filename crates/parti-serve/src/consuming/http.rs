@@ -9,9 +9,10 @@ use axum::http::request::Parts;
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::Response;
 use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
+use serde_json::Value;
 use utoipa::ToSchema;
 
+use super::events::SessionEvent;
 use super::names;
 use super::progress::{Commit, Committed, Release, Released};
 use super::seat::{Client, Liveness, Seat};
@@ -174,7 +175,7 @@ impl FromRequestParts<Arc<App>> for Seated {
             pattern = "^[A-Za-z0-9_-]+$"),
         ("session" = String, Path, description = "The session's name")),
     responses(
-        (status = 200, content_type = "text/event-stream", body = String),
+        (status = 200, content_type = "text/event-stream", body = SessionEvent),
         (status = "4XX", body = ErrorBody), (status = "5XX", body = ErrorBody)
 ))]
 pub async fn events(
@@ -189,11 +190,9 @@ pub async fn events(
     let Ok(slot) = app.session_slots.clone().try_acquire_owned() else {
         return Err(Failure::too_many("too many streams of sessions are open"));
     };
-    let ttl = seat.ttl;
-    let about = json!({ "session": session, "ttl_ms": millis(ttl), "topic": seat.topic().name() });
-    let stream = seat.open(&about);
+    let stream = seat.open(session);
     let manner = Manner {
-        beat: ttl / 3,
+        beat: seat.ttl / 3,
         stop: app.stop.clone(),
         _slot: slot,
     };
@@ -242,7 +241,7 @@ pub async fn commits(
     let committing = app
         .places
         .standing
-        .unless_refused(seat.commit(&commits.commits));
+        .unless_refused(seat.commit(commits.commits));
     let results = seat.unless_cut_off(committing).await?;
     Ok(Json(Results { results }))
 }
@@ -328,7 +327,9 @@ pub async fn deregister(
     Ok(DONE)
 }
 
-/// Has the partitions of a group listed again.
+/// Has the members of this group list its partitions again: those whose sessions this instance holds.
+/// Their number is the one that the group was made with, for good, so no partition comes or goes by
+/// this. Workers elsewhere list by themselves.
 #[utoipa::path(post, path = "/v1/groups/{group}/refresh", tag = "consuming",
     params(("group" = String, Path, description = "The group's name", max_length = 64,
             pattern = "^[A-Za-z0-9_-]+$")),
@@ -342,10 +343,11 @@ pub async fn refresh(
 ) -> Result<Json<Done>, Failure> {
     let records = app.places.records(&group)?;
     app.places.group(&records).await?;
-    app.sessions.refresh();
+    app.sessions.refresh(&group);
     Ok(DONE)
 }
 
-fn millis(duration: Duration) -> u64 {
+/// Whole milliseconds.
+pub fn millis(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }

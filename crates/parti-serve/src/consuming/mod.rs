@@ -20,6 +20,7 @@
 //! epochs in its pocket; whatever it commits under them is refused.
 
 mod ended;
+mod events;
 mod groups;
 mod host;
 mod http;

@@ -1,5 +1,6 @@
 //! All sessions that this instance holds.
 
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -10,7 +11,6 @@ use parti::core::ids::Incarnation;
 use parti::core::key::Key;
 use parti::core::record::{Record, SessionStatus};
 use parti::core::session::Belonging;
-use parti::source::Source as _;
 use parti::{Manager, StaticPartitions, WorkerId};
 use serde_json::{Map, Value};
 use tokio::sync::{oneshot, watch};
@@ -20,7 +20,7 @@ use super::ended::{End, Ended, Meaning};
 use super::groups::Setup;
 use super::host::host;
 use super::names;
-use super::seat::{Client, Seat};
+use super::seat::{CUT_OFF, Client, Seat};
 use super::token::{self, Secret, SessionId, Shown};
 use crate::access::Hashed;
 use crate::failure::Failure;
@@ -46,13 +46,15 @@ struct Known {
     shown: Shown,
     /// The number in its worker's id.
     number: u64,
-    /// None: this instance does not hold it.
-    seat: Option<Arc<Seat>>,
+    /// None: this instance does not hold it. Else in which life of the worker's id it does.
+    seat: Option<(Arc<Seat>, Incarnation)>,
 }
 
-struct Entry {
+struct Listed {
     seat: Arc<Seat>,
     secret: Hashed,
+    /// The life of the worker's id that this instance claimed for it.
+    life: Incarnation,
 }
 
 /// Sessions whose clients are to stay away, which no record tells: whoever had no stream open hears
@@ -108,13 +110,12 @@ pub struct Registry {
     places: Arc<Places>,
     config: Config,
     most: usize,
-    entries: Arc<Mutex<BTreeMap<SessionId, Entry>>>,
+    entries: Arc<Mutex<BTreeMap<SessionId, Listed>>>,
     dismissed: Arc<Dismissed>,
     coming: Arc<Mutex<BTreeSet<SessionId>>>,
     /// Lists of partitions, by their length: shared, because a thousand sessions would have a
     /// thousand of the same.
     lists: Mutex<BTreeMap<u32, StaticPartitions>>,
-    refresh: watch::Sender<u64>,
     hosts: TaskTracker,
 }
 
@@ -129,12 +130,11 @@ impl Registry {
             dismissed: Arc::default(),
             coming: Arc::default(),
             lists: Mutex::default(),
-            refresh: watch::Sender::new(0),
             hosts: TaskTracker::new(),
         }
     }
 
-    fn entries(&self) -> MutexGuard<'_, BTreeMap<SessionId, Entry>> {
+    fn entries(&self) -> MutexGuard<'_, BTreeMap<SessionId, Listed>> {
         self.entries.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -143,6 +143,11 @@ impl Registry {
         let list = lists.entry(count);
         list.or_insert_with(|| StaticPartitions::numbered(count))
             .clone()
+    }
+
+    /// Settings of the sessions that it holds.
+    pub fn config(&self) -> &Config {
+        &self.config
     }
 
     /// Makes a client a member of the group; answers as soon as it has an id there. It may say which
@@ -171,7 +176,12 @@ impl Registry {
         seat.hear()?;
         let consumer = seat.client.consumer.as_str();
         tracing::info!(group, session = %id, consumer, "a session begins");
-        self.seat(&id, seat, hashed, &named);
+        let listed = Listed {
+            seat,
+            secret: hashed,
+            life: incarnation,
+        };
+        self.seat(&id, listed, &named);
         Ok(Registered {
             id,
             token,
@@ -197,8 +207,9 @@ impl Registry {
                 "this instance holds as many sessions as it may",
             ));
         }
-        let identity = setup.topic.topic.identity().await?;
-        let seat = Arc::new(Seat::new(client, &setup.config, setup.topic));
+        let identity = setup.messages.identity().await?;
+        let seat = Seat::new(client, &setup.config, setup.name, setup.messages);
+        let seat = Arc::new(seat);
         let store = self.places.store().clone();
         let partitions = self.partitions(setup.partitions);
         let builder = Manager::builder(group, store, partitions)
@@ -206,7 +217,7 @@ impl Registry {
             .log_identity(identity)
             .hosting(belongs);
         let (claimed, claim) = oneshot::channel();
-        let hosting = host(seat.clone(), builder, self.refresh.subscribe(), claimed);
+        let hosting = host(seat.clone(), builder, claimed);
         let hosting = Box::pin(hosting);
         let (named, entries) = (Named::new(None), self.entries.clone());
         let dismissed = self.dismissed.clone();
@@ -220,10 +231,14 @@ impl Registry {
                 tracing::info!(group = id.group, session = %id, why, "a session ends");
                 let stays_away = ended.is_some_and(|ended| ended.meaning == Meaning::Dismissed);
                 let mut entries = entries.lock().unwrap_or_else(PoisonError::into_inner);
-                if let Some(entry) = entries.remove(id)
-                    && stays_away
+                // It may have come back meanwhile, under the same name.
+                if let Entry::Occupied(listed) = entries.entry(id.clone())
+                    && Arc::ptr_eq(&listed.get().seat, &hosted)
                 {
-                    dismissed.remember(id, entry.secret);
+                    let listed = listed.remove();
+                    if stays_away {
+                        dismissed.remember(id, listed.secret);
+                    }
                 }
             }
         });
@@ -245,12 +260,9 @@ impl Registry {
         }
     }
 
-    fn seat(&self, id: &SessionId, seat: Arc<Seat>, secret: Hashed, named: &Named) {
-        let entry = Entry {
-            seat: seat.clone(),
-            secret,
-        };
-        self.entries().insert(id.clone(), entry);
+    fn seat(&self, id: &SessionId, listed: Listed, named: &Named) {
+        let seat = listed.seat.clone();
+        self.entries().insert(id.clone(), listed);
         named.send_replace(Some(id.clone()));
         // Whoever stops this instance may have looked before who is here.
         if self.is_stopping() {
@@ -268,8 +280,11 @@ impl Registry {
         let number = codec::worker_number(&self.config.worker_id_prefix, &shown.id.worker);
         let number = number.ok_or_else(wrong_token)?;
         let seat = match self.entries().get(&shown.id) {
-            Some(entry) if !entry.secret.is(&shown.secret) => return Err(wrong_token()),
-            Some(entry) => entry.seat.ended().is_none().then(|| entry.seat.clone()),
+            Some(listed) if !listed.secret.is(&shown.secret) => return Err(wrong_token()),
+            Some(listed) => {
+                let lives = listed.seat.ended().is_none();
+                lives.then(|| (listed.seat.clone(), listed.life))
+            }
             None => None,
         };
         Ok(Known {
@@ -287,7 +302,7 @@ impl Registry {
         session: &str,
     ) -> Result<Arc<Seat>, Failure> {
         let known = self.known(token, group, session)?;
-        if let Some(seat) = known.seat {
+        if let Some((seat, _)) = known.seat {
             return Ok(seat);
         }
         Err(match self.how(&known.shown).await? {
@@ -302,7 +317,7 @@ impl Registry {
         let listed = self
             .entries()
             .get(&shown.id)
-            .and_then(|entry| entry.seat.ended());
+            .and_then(|listed| listed.seat.ended());
         let stays_away = listed.is_some_and(|ended| ended.meaning == Meaning::Dismissed);
         stays_away || self.dismissed.has(shown)
     }
@@ -353,8 +368,17 @@ impl Registry {
             number,
             seat,
         } = self.known(token, group, session)?;
-        if let Some(seat) = seat {
-            return Ok(seat);
+        if let Some((seat, life)) = seat {
+            seat.hear()?;
+            let moved = tokio::select! {
+                biased;
+                moved = self.has_moved(&shown, life) => moved?,
+                () = seat.cut_off() => return Err(Failure::unavailable(CUT_OFF)),
+            };
+            if !moved {
+                return Ok(seat);
+            }
+            self.leave_behind(&shown.id, &seat);
         }
         // Anybody can write a token. What begins a member of the group, and keeps the session's own
         // client waiting meanwhile, is only one whose secret the session's record knows.
@@ -372,7 +396,7 @@ impl Registry {
             metadata: Value::Object(Map::new()),
             liveness: shown.liveness,
         };
-        let (seat, named, _) = match self.admit(group, setup, client, belongs).await {
+        let (seat, named, claim) = match self.admit(group, setup, client, belongs).await {
             Err(failure) if failure.is_over() => {
                 let ended = self.how(&shown).await?;
                 return Err(ended.map_or(failure, |ended| ended.failure()));
@@ -381,8 +405,37 @@ impl Registry {
         };
         let consumer = seat.client.consumer.as_str();
         tracing::info!(group, session, consumer, "a session goes on here");
-        self.seat(&shown.id, seat.clone(), hashed, &named);
+        let (_, life) = claim;
+        let listed = Listed {
+            seat: seat.clone(),
+            secret: hashed,
+            life,
+        };
+        self.seat(&shown.id, listed, &named);
         Ok(seat)
+    }
+
+    /// Whether the session has gone on elsewhere since it was claimed here, which this instance finds
+    /// out by its next write: what it would tell a stream until then is no longer so, and whoever
+    /// comes back from elsewhere would handle again what it did there. Lives only follow each other,
+    /// so a later one can be believed from a read; an older one, or none, says nothing.
+    async fn has_moved(&self, shown: &Shown, life: Incarnation) -> Result<bool, Failure> {
+        let key = Key::Worker(shown.id.worker.clone());
+        let found = self.places.records(&shown.id.group)?.read(&key).await?;
+        Ok(found.is_some_and(|stored| match &stored.record {
+            Record::Worker(record) => record.incarnation_at(stored.revision) > life,
+            _ => false,
+        }))
+    }
+
+    /// Gives up a seat whose session has moved: it holds nothing any more, and is in nobody's way.
+    fn leave_behind(&self, id: &SessionId, seat: &Arc<Seat>) {
+        if let Entry::Occupied(listed) = self.entries().entry(id.clone())
+            && Arc::ptr_eq(&listed.get().seat, seat)
+        {
+            listed.remove();
+        }
+        seat.end(End::Lost);
     }
 
     /// All of a group.
@@ -390,13 +443,15 @@ impl Registry {
         let entries = self.entries();
         let of_group = entries.iter().filter(|(id, _)| id.group == group);
         of_group
-            .map(|(id, entry)| (id.clone(), entry.seat.clone()))
+            .map(|(id, listed)| (id.clone(), listed.seat.clone()))
             .collect()
     }
 
-    /// Has partitions listed again.
-    pub fn refresh(&self) {
-        self.refresh.send_modify(|number| *number += 1);
+    /// Has the members of a group list its partitions again.
+    pub fn refresh(&self, group: &str) {
+        for (_, seat) in self.of(group) {
+            seat.refresh();
+        }
     }
 
     /// Whether it takes on no more.
@@ -433,11 +488,12 @@ fn wrong_token() -> Failure {
 mod tests {
     use super::*;
     use crate::consuming::seat::tests::seat;
+    use futures_util::FutureExt as _;
     use parti::store::Memory;
 
     #[tokio::test]
     async fn who_comes_while_the_instance_stops_is_told_too() {
-        let (seat, _folder) = seat().await;
+        let seat = seat();
         let places = Arc::new(Places::new(Arc::new(Memory::new()), None));
         let registry = Registry::new(places, Config::default(), 1);
         registry.stop(Duration::from_secs(1)).await;
@@ -447,7 +503,36 @@ mod tests {
             incarnation: Incarnation(1),
         };
         let named = watch::Sender::new(None);
-        registry.seat(&id, seat.clone(), Hashed::of(b"secret"), &named);
+        registry.seat(&id, listed(&seat), &named);
         assert_eq!(seat.ending().await, End::Service);
+    }
+
+    fn listed(seat: &Arc<Seat>) -> Listed {
+        Listed {
+            seat: seat.clone(),
+            secret: Hashed::of(b"secret"),
+            life: Incarnation(1),
+        }
+    }
+
+    #[tokio::test]
+    async fn only_members_of_the_group_are_to_list_again() {
+        let places = Arc::new(Places::new(Arc::new(Memory::new()), None));
+        let registry = Registry::new(places, Config::default(), 2);
+        let mut seats = Vec::new();
+        for group in ["g", "h"] {
+            let seat = seat();
+            let id = SessionId {
+                group: group.into(),
+                worker: WorkerId::new("worker-0"),
+                incarnation: Incarnation(1),
+            };
+            registry.seat(&id, listed(&seat), &watch::Sender::new(None));
+            seats.push(seat);
+        }
+        registry.refresh("g");
+        let is_to = |seat: &Arc<Seat>| seat.is_to_refresh().now_or_never().is_some();
+        let found: Vec<bool> = seats.iter().map(is_to).collect();
+        assert_eq!(found, [true, false]);
     }
 }

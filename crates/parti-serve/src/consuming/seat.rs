@@ -6,34 +6,31 @@
 //!     └ session lost to others ────────────────────────────┘
 //! ```
 
+mod stream;
+
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
 use futures_util::future::join_all;
-use parti::source::log::Topic;
 use parti::{Config, Epoch, Grant, Offset, PartitionId};
 use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
-use tokio::sync::watch;
+use serde_json::Value;
+use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
 use utoipa::ToSchema;
 
-use super::ended::{End, Ended, Meaning};
+use super::ended::{End, Ended};
+use super::events::{Assigned, Lost, Revoke, SessionEvent};
 use super::progress::{Commit, Committed, Release, Released, Verdict, not_held, refused, verdict};
 use crate::failure::Failure;
-use crate::places::Opened;
-use crate::sse::{self, Frames};
+use crate::places::Messages;
 
 /// What a client hears whose instance cannot know any more what is its own.
-const CUT_OFF: &str = "this instance does not reach its store";
+pub const CUT_OFF: &str = "this instance does not reach its store";
 /// News that wait for a slow stream, besides what every stream begins with.
 const WAITING: usize = 1_000;
-/// What the older of two streams hears. Whoever opened it once more would end the other one, and so on:
-/// two processes that share a token would both handle what is the session's.
-const TAKEN_OVER: &str = "taken_over";
-
 /// What shows that a consumer is there.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
@@ -114,14 +111,14 @@ impl State {
         !self.leased && self.end.is_none()
     }
 
-    fn tell(&mut self, event: &str, data: &Value) {
+    fn tell(&mut self, event: &SessionEvent) {
         if self.ear != Ear::Open {
             return;
         }
         // A stream begins with what is held, and what of that is to be released: that always fits,
         // however much it is.
         if self.news.len() < WAITING + 2 * self.held.len() {
-            self.news.push_back(sse::frame(event, data));
+            self.news.push_back(event.frame());
         } else {
             self.ear = Ear::Behind;
             self.news.clear();
@@ -146,13 +143,13 @@ impl State {
         let Some(held) = self.held.get(partition) else {
             return;
         };
-        let assigned = json!({
-            "partition": partition,
-            "epoch": held.grant.epoch,
-            "checkpoint": held.checkpoint,
-            "next_offset": held.next,
-        });
-        self.tell("assigned", &assigned);
+        let assigned = Assigned {
+            checkpoint: held.checkpoint,
+            epoch: held.grant.epoch,
+            next_offset: held.next,
+            partition: partition.clone(),
+        };
+        self.tell(&SessionEvent::Assigned(assigned));
     }
 
     fn tell_revoked(&mut self, partition: &PartitionId) {
@@ -160,18 +157,21 @@ impl State {
             return;
         };
         if let Some(deadline) = held.revoked {
-            let revoke = json!({
-                "partition": partition,
-                "epoch": held.grant.epoch,
-                "deadline_ms": deadline,
-            });
-            self.tell("revoke", &revoke);
+            let revoke = Revoke {
+                deadline_ms: deadline,
+                epoch: held.grant.epoch,
+                partition: partition.clone(),
+            };
+            self.tell(&SessionEvent::Revoke(revoke));
         }
     }
 
     fn tell_lost(&mut self, partition: &PartitionId, epoch: Epoch, why: &str) {
-        let lost = json!({ "partition": partition, "epoch": epoch, "why": why });
-        self.tell("lost", &lost);
+        self.tell(&SessionEvent::Lost(Lost {
+            epoch,
+            partition: partition.clone(),
+            why: why.to_owned(),
+        }));
     }
 }
 
@@ -183,21 +183,26 @@ pub struct Seat {
     pub ttl: Duration,
     /// A revoke waits for so long.
     revoke_within: Duration,
-    /// Where its messages are.
-    topic: Opened,
+    /// What the group's topic is called.
+    pub topic: Arc<str>,
+    /// Where the messages of its partitions are.
+    pub messages: Messages,
     state: Mutex<State>,
     /// Grows with every change of the state.
     changes: watch::Sender<u64>,
+    /// Somebody wants its member to list partitions again.
+    refresh: Notify,
 }
 
 impl Seat {
     /// A seat that holds nothing.
-    pub fn new(client: Client, config: &Config, topic: Opened) -> Self {
+    pub fn new(client: Client, config: &Config, topic: Arc<str>, messages: Messages) -> Self {
         Self {
             client,
             ttl: config.session_ttl(),
             revoke_within: config.handoff.release_warning,
             topic,
+            messages,
             state: Mutex::new(State {
                 phase: Phase::Live,
                 end: None,
@@ -211,7 +216,18 @@ impl Seat {
                 heard: Instant::now(),
             }),
             changes: watch::Sender::new(0),
+            refresh: Notify::new(),
         }
+    }
+
+    /// Its member is to list partitions again.
+    pub fn refresh(&self) {
+        self.refresh.notify_one();
+    }
+
+    /// Waits until its member is to list partitions again.
+    pub async fn is_to_refresh(&self) {
+        self.refresh.notified().await;
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -261,13 +277,10 @@ impl Seat {
         &self,
         work: impl Future<Output = Result<T, Failure>>,
     ) -> Result<T, Failure> {
-        let mut changes = self.changes.subscribe();
-        let cut_off = changes.wait_for(|_| self.lock().is_cut_off());
         tokio::select! {
             biased;
             done = work => done,
-            // The sender is this seat's own.
-            Ok(_) = cut_off => Err(Failure::open(
+            () = self.cut_off() => Err(Failure::open(
                 format!(
                     "{CUT_OFF}, and whether this was written is not known: handle nothing, until \
                      this or another instance answers"
@@ -276,6 +289,13 @@ impl Seat {
                  goes on at another instance, `assigned` says with next_offset what was written",
             )),
         }
+    }
+
+    /// Waits until the store has not answered for so long that others may take over.
+    pub async fn cut_off(&self) {
+        let mut changes = self.changes.subscribe();
+        // The sender is this seat's own.
+        let _ = changes.wait_for(|_| self.lock().is_cut_off()).await;
     }
 
     /// The member's lease has lapsed, or is alive again.
@@ -448,13 +468,8 @@ impl Seat {
         let _ = changes.wait_for(over).await;
     }
 
-    /// Where the messages of its partitions are.
-    pub fn topic(&self) -> &Topic {
-        &self.topic.topic
-    }
-
     /// A commit of the client: what became of each, in order.
-    pub async fn commit(&self, commits: &[Commit]) -> Result<Vec<Committed>, Failure> {
+    pub async fn commit(self: &Arc<Self>, commits: Vec<Commit>) -> Result<Vec<Committed>, Failure> {
         // Nobody can have handled what is not there, and a checkpoint past the end would stop the
         // partition.
         let message = |commit: &Commit| {
@@ -462,7 +477,7 @@ impl Seat {
             (partition, Offset(commit.offset))
         };
         let messages: Vec<_> = commits.iter().map(message).collect();
-        let there = self.topic.has(&messages).await?;
+        let there = self.messages.has(&messages).await?;
         let grants: Vec<Option<Grant>> = {
             let state = self.lock();
             let grant = |(commit, (id, _)): (&Commit, &(PartitionId, Offset))| {
@@ -471,31 +486,41 @@ impl Seat {
             };
             commits.iter().zip(&messages).map(grant).collect()
         };
-        let each = commits.iter().zip(grants).zip(there);
+        // Not dropped with its request: who hangs up has what is stored all the same, and opens its
+        // stream again after that.
+        let storing = self.clone().store(commits, grants, there);
+        let stored = tokio::spawn(storing).await;
+        stored.map_err(|_| Failure::unavailable("the service ended before all was committed"))
+    }
+
+    async fn store(
+        self: Arc<Self>,
+        commits: Vec<Commit>,
+        grants: Vec<Option<Grant>>,
+        there: Vec<bool>,
+    ) -> Vec<Committed> {
+        let seat = &self;
+        let each = commits.into_iter().zip(grants).zip(there);
         let each = each.map(|((commit, grant), there)| async move {
             let (result, why) = match grant {
                 Some(_) if !there => refused("the log has no such message"),
                 Some(grant) => verdict(grant.commit_stored(Offset(commit.offset)).await),
                 None => not_held(),
             };
+            if result == Verdict::Ok {
+                seat.lock().committed(&commit);
+            }
             Committed {
-                partition: commit.partition.clone(),
+                partition: commit.partition,
                 result,
                 why,
             }
         });
-        let committed = join_all(each).await;
-        let mut state = self.lock();
-        for (committed, commit) in committed.iter().zip(commits) {
-            if committed.result == Verdict::Ok {
-                state.committed(commit);
-            }
-        }
-        Ok(committed)
+        join_all(each).await
     }
 
     /// The client has let go of a partition that was revoked, with this much done.
-    pub async fn release(&self, release: &Release) -> Result<Released, Failure> {
+    pub async fn release(self: &Arc<Self>, release: &Release) -> Result<Released, Failure> {
         let id = PartitionId::new(release.partition.as_str());
         let revoked = {
             let state = self.lock();
@@ -513,7 +538,7 @@ impl Seat {
                     epoch: release.epoch,
                     offset,
                 };
-                let committed = self.commit(&[commit]).await?.pop();
+                let committed = self.commit(vec![commit]).await?.pop();
                 committed.map_or_else(not_held, |committed| (committed.result, committed.why))
             }
         };
@@ -528,87 +553,6 @@ impl Seat {
         }
         Ok(Released { result, why })
     }
-
-    /// Opens the stream of this session, in place of any other.
-    pub fn open(self: &Arc<Self>, about: &Value) -> Stream {
-        let number = self.change(|state| {
-            state.streams += 1;
-            state.ear = Ear::Open;
-            state.news.clear();
-            let held = state.held.iter();
-            let held: Vec<Value> = held
-                .map(|(id, held)| json!({ "partition": id, "epoch": held.grant.epoch }))
-                .collect();
-            let mut about = about.clone();
-            about["held"] = Value::Array(held);
-            state.tell("session", &about);
-            let ids: Vec<PartitionId> = state.held.keys().cloned().collect();
-            for id in &ids {
-                state.tell_assigned(id);
-                state.tell_revoked(id);
-            }
-            state.streams
-        });
-        Stream {
-            number,
-            changes: self.changes.subscribe(),
-            seat: self.clone(),
-        }
-    }
-}
-
-/// The open stream of a session.
-pub struct Stream {
-    seat: Arc<Seat>,
-    number: u64,
-    changes: watch::Receiver<u64>,
-}
-
-impl Frames for Stream {
-    async fn next(&mut self) -> Result<Bytes, Bytes> {
-        loop {
-            {
-                let mut state = self.seat.lock();
-                if state.streams != self.number {
-                    let why = "another stream of this session was opened, which has it now";
-                    let end = json!({ "why": why, "again": true, "code": TAKEN_OVER });
-                    return Err(sse::frame("end", &end));
-                }
-                if let Some(news) = state.news.pop_front() {
-                    return Ok(news);
-                }
-                if let Phase::Over(Ended { why, meaning }) = &state.phase {
-                    let again = *meaning != Meaning::Dismissed;
-                    let end = json!({ "why": why, "again": again, "code": meaning.code() });
-                    return Err(sse::frame("end", &end));
-                }
-                // Without an end the session goes on, wherever its stream is opened next.
-                if state.ear == Ear::Behind {
-                    return Err(sse::comment("this stream was too slow: open it again"));
-                }
-                // An open stream would tell its client that all is well.
-                if state.is_cut_off() {
-                    return Err(sse::comment(&format!("{CUT_OFF}: go on at another one")));
-                }
-            }
-            // The sender lives as long as the seat, which is held here.
-            let _ = self.changes.changed().await;
-        }
-    }
-}
-
-impl Drop for Stream {
-    fn drop(&mut self) {
-        self.seat.change(|state| {
-            if state.streams == self.number {
-                if self.seat.hears_stream(state) {
-                    state.heard = Instant::now();
-                }
-                state.ear = Ear::Closed;
-                state.news.clear();
-            }
-        });
-    }
 }
 
 fn wall_ms() -> u64 {
@@ -622,70 +566,14 @@ fn wall_ms() -> u64 {
 pub mod tests {
     use super::*;
 
-    use parti::source::log::TopicSettings;
-    use parti::store::Memory;
-    use tempfile::TempDir;
-
-    use crate::places::{Places, open_source};
-
-    /// A seat that holds nothing, and the folder of its log.
-    pub async fn seat() -> (Arc<Seat>, TempDir) {
-        let folder = tempfile::tempdir().expect("a folder");
-        let log = format!("log:{}", folder.path().join("log").display());
-        let source = open_source(&log).await.expect("a log");
-        let places = Places::new(Arc::new(Memory::new()), Some(source));
-        let settings = TopicSettings::partitions(1);
-        let log = places.log().expect("a log");
-        log.create_topic("t", settings).await.expect("a topic");
-        let topic = places.topic("t").await.expect("a topic");
+    /// A seat that holds nothing.
+    pub fn seat() -> Arc<Seat> {
         let client = Client {
             consumer: "c".into(),
             metadata: Value::Null,
             liveness: Liveness::Stream,
         };
-        (
-            Arc::new(Seat::new(client, &Config::default(), topic)),
-            folder,
-        )
-    }
-
-    fn text(frame: Result<Bytes, Bytes>) -> Result<String, String> {
-        let text = |bytes: Bytes| String::from_utf8(bytes.to_vec()).expect("text");
-        frame.map(text).map_err(text)
-    }
-
-    #[tokio::test]
-    async fn a_stream_that_is_too_slow_ends_and_its_session_goes_on() {
-        let (seat, _folder) = seat().await;
-        let mut stream = seat.open(&json!({}));
-        for _ in 0..=WAITING {
-            seat.change(|state| state.tell("lost", &json!({})));
-        }
-        assert!(
-            seat.hears_stream(&seat.lock()),
-            "its client takes it, if late"
-        );
-        let last = text(stream.next().await).expect_err("it ends");
-        assert!(last.starts_with(": this stream was too slow"), "{last}");
-        drop(stream);
-        let mut stream = seat.open(&json!({}));
-        let first = text(stream.next().await).expect("another one begins");
-        assert!(first.starts_with("event: session"), "{first}");
-        seat.change(|state| state.tell("lost", &json!({})));
-        let next = text(stream.next().await).expect("and goes on");
-        assert!(next.starts_with("event: lost"), "{next}");
-    }
-
-    #[tokio::test]
-    async fn the_older_of_two_streams_is_told_not_to_come_back() {
-        let (seat, _folder) = seat().await;
-        let mut older = seat.open(&json!({}));
-        let mut newer = seat.open(&json!({}));
-        let last = text(older.next().await).expect_err("it ends");
-        assert!(last.starts_with("event: end"), "{last}");
-        assert!(last.contains(r#""code":"taken_over""#), "{last}");
-        drop(older);
-        let first = text(newer.next().await).expect("the newer one is whole");
-        assert!(first.starts_with("event: session"), "{first}");
+        let config = Config::default();
+        Arc::new(Seat::new(client, &config, "t".into(), Messages::Elsewhere))
     }
 }

@@ -12,6 +12,9 @@
 
 mod change;
 
+#[cfg(test)]
+pub use change::between;
+
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 use std::time::Duration;
@@ -20,12 +23,13 @@ use bytes::Bytes;
 use futures_util::StreamExt;
 use parti::PartitionId;
 use parti::inspect::{self, Bounds, Group, Pace, Sight};
-use parti::store::GroupStore;
+use parti::store::{self, GroupStore};
 use serde_json::{Value, json};
 use tokio::sync::{broadcast, watch};
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
 use tokio_util::task::AbortOnDropHandle;
 
+use crate::failure::{Failure, no_group};
 use crate::history::{NEWEST, newest};
 use crate::places::Places;
 use crate::sse::{self, Frames};
@@ -36,12 +40,18 @@ const WAITING: usize = 16;
 const REST: Duration = Duration::from_millis(100);
 /// How often ends and lags are looked at.
 const LOCATE: Duration = Duration::from_secs(1);
+/// A group that is not seen within this time cannot be.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// Why a stream ends whose group is none any more.
+const DELETED: &str = "the group was deleted";
 
 /// What there is to see.
 #[derive(Clone, Debug)]
 enum Seen {
     /// Nothing yet.
     Nothing,
+    /// Nothing yet, because the store is not heard.
+    Unheard(store::Error),
     /// The group, whole.
     Group(Arc<Whole>),
     /// The group as it was when the store was last heard, and the event that says so.
@@ -70,8 +80,17 @@ impl Whole {
     }
 }
 
-/// What changed, as an event with its number.
-type Changed = (u64, Bytes);
+/// An event that goes to all readers, with its number.
+type Changed = (u64, News);
+
+/// What happened.
+#[derive(Clone, Debug)]
+enum News {
+    /// Something changed, or the store is not heard.
+    Change(Bytes),
+    /// There is no group any more: the last event.
+    End(Bytes),
+}
 
 /// One group, watched.
 #[derive(Debug)]
@@ -88,17 +107,27 @@ pub struct Live {
 }
 
 impl Live {
-    /// Begins to look at a group; `None` if there is none.
-    pub async fn look(&self, places: &Arc<Places>, records: &GroupStore) -> Option<Reader> {
+    /// Begins to look at a group. While the store is away, and nobody has seen it before, that is the
+    /// answer: there is nothing to show, and nothing to wait for.
+    pub async fn look(
+        &self,
+        places: &Arc<Places>,
+        records: &GroupStore,
+    ) -> Result<Reader, Failure> {
         let feed = self.feed(places, records);
         let mut latest = feed.latest.clone();
-        let seen = latest.wait_for(|seen| !matches!(seen, Seen::Nothing)).await;
-        match seen.as_deref() {
-            Ok(Seen::Group(_) | Seen::Blind(..)) => {}
-            _ => return None,
+        let seeing = latest.wait_for(|seen| !matches!(seen, Seen::Nothing));
+        let seen = tokio::time::timeout(PATIENCE, seeing).await;
+        match seen.as_ref().map(Result::as_deref) {
+            Ok(Ok(Seen::Group(_) | Seen::Blind(..))) => {}
+            Ok(Ok(Seen::Unheard(error))) => return Err(error.clone().into()),
+            Ok(Ok(Seen::Gone)) => {
+                return Err(no_group(format!("there is no group {:?}", records.group())));
+            }
+            _ => return Err(Failure::unavailable("the store does not answer")),
         }
         drop(seen);
-        Some(Reader {
+        Ok(Reader {
             latest,
             changes: feed.changes.subscribe(),
             told: None,
@@ -173,7 +202,7 @@ impl Watcher {
                             group.locate(&bounds);
                             self.told.show(group);
                         }
-                        self.told.blind(&error.to_string());
+                        self.told.blind(error);
                         continue;
                     }
                 },
@@ -240,7 +269,7 @@ impl Told {
         self.tell.send_replace(Seen::Group(now.clone()));
         // Whoever was told of trouble hears that it is over, also if nothing changed meanwhile.
         if let Some(change) = change.or_else(|| heard_again.then(|| now.frame())) {
-            let _ = self.changes.send((self.number, change));
+            let _ = self.changes.send((self.number, News::Change(change)));
         }
     }
 
@@ -248,23 +277,24 @@ impl Told {
         self.seen = None;
         self.tell.send_replace(Seen::Gone);
         self.number += 1;
-        let _ = self
-            .changes
-            .send((self.number, sse::end("the group was deleted")));
+        let end = News::End(sse::end(DELETED));
+        let _ = self.changes.send((self.number, end));
     }
 
     /// The store is not heard at the moment: what is shown may be old.
-    fn blind(&mut self, why: &str) {
+    fn blind(&mut self, error: store::Error) {
         let Some(last) = self.seen.clone() else {
+            // Nobody reads yet. Whoever waits need not wait for that.
+            self.tell.send_replace(Seen::Unheard(error));
             return;
         };
-        let trouble = sse::frame("trouble", &json!({ "why": why }));
+        let trouble = sse::frame("trouble", &json!({ "why": error.to_string() }));
         if matches!(&*self.tell.borrow(), Seen::Blind(_, told) if *told == trouble) {
             return;
         }
         self.tell.send_replace(Seen::Blind(last, trouble.clone()));
         self.number += 1;
-        let _ = self.changes.send((self.number, trouble));
+        let _ = self.changes.send((self.number, News::Change(trouble)));
     }
 }
 
@@ -317,8 +347,8 @@ impl Frames for Reader {
                         let both = [whole.frame(), trouble].concat();
                         (whole, Bytes::from(both))
                     }
-                    Seen::Nothing | Seen::Gone => {
-                        return Err(sse::end("the group was deleted"));
+                    Seen::Nothing | Seen::Unheard(_) | Seen::Gone => {
+                        return Err(sse::end(DELETED));
                     }
                 };
                 self.told = Some(whole.number);
@@ -326,13 +356,11 @@ impl Frames for Reader {
             };
             match self.changes.recv().await {
                 Ok((number, _)) if number <= told => {}
-                Ok((number, frame)) => {
+                Ok((number, News::Change(frame))) => {
                     self.told = Some(number);
-                    if matches!(*self.latest.borrow(), Seen::Gone) {
-                        return Err(frame);
-                    }
                     return Ok(frame);
                 }
+                Ok((_, News::End(frame))) => return Err(frame),
                 Err(broadcast::error::RecvError::Lagged(_)) => self.told = None,
                 Err(broadcast::error::RecvError::Closed) => {
                     return Err(sse::end("the group is not watched any more"));
@@ -344,7 +372,9 @@ impl Frames for Reader {
 
 #[cfg(test)]
 mod tests {
+    use parti::async_trait;
     use parti::inspect::Unreadable;
+    use parti::store::{Entry, Revision, Scope, Store, Watch, Write};
 
     use super::*;
 
@@ -409,7 +439,9 @@ mod tests {
         let change = |number: u64| {
             tell.send_replace(whole(number));
             let frame = sse::frame("change", &json!(number));
-            changes.send((number, frame)).expect("somebody reads");
+            changes
+                .send((number, News::Change(frame)))
+                .expect("somebody reads");
         };
         assert!(text(reader.next().await).contains("at 1"));
         change(2);
@@ -426,9 +458,60 @@ mod tests {
         assert_eq!(text(reader.next().await), "event: change\ndata: 10\n\n");
         tell.send_replace(Seen::Gone);
         changes
-            .send((11, sse::end("gone")))
+            .send((11, News::End(sse::end("gone"))))
             .expect("somebody reads");
         assert!(reader.next().await.is_err(), "and it ends with the group");
+    }
+
+    #[tokio::test]
+    async fn what_changed_before_the_end_is_told_and_then_the_end() {
+        let mut told = told(Seen::Nothing);
+        told.show(group(1));
+        let mut reader = reader(&told);
+        text(reader.next().await);
+        told.show(group(2));
+        told.gone();
+        assert!(text(reader.next().await).starts_with("event: change\n"));
+        let last = reader.next().await.expect_err("the end");
+        assert_eq!(last, sse::end(DELETED));
+    }
+
+    /// A store that never says anything.
+    #[derive(Debug)]
+    struct Silent;
+
+    #[async_trait]
+    impl Store for Silent {
+        fn name(&self) -> &str {
+            "silent"
+        }
+
+        async fn read(&self, _: &str) -> Result<Option<Entry>, store::Error> {
+            std::future::pending().await
+        }
+
+        async fn list(&self, _: &Scope) -> Result<Vec<Entry>, store::Error> {
+            std::future::pending().await
+        }
+
+        async fn write(&self, _: Vec<Write>) -> Vec<Result<Revision, store::Error>> {
+            std::future::pending().await
+        }
+
+        fn watch(&self, _: Scope) -> Watch {
+            futures_util::stream::pending().boxed()
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_looks_first_does_not_wait_for_a_store_that_says_nothing() {
+        let places = Arc::new(Places::new(Arc::new(Silent), None));
+        let records = places.records("g").expect("a name");
+        let Err(failure) = Live::default().look(&places, &records).await else {
+            panic!("there is nothing to see");
+        };
+        assert!(failure.is_trouble(), "{failure:?}");
+        assert_eq!(failure.message(), "the store does not answer");
     }
 
     #[tokio::test]
@@ -437,9 +520,11 @@ mod tests {
         told.show(group(1));
         let mut early = reader(&told);
         assert!(text(early.next().await).starts_with("event: group\n"));
-        let trouble = "event: trouble\ndata: {\"why\":\"no answer\"}\n\n";
-        told.blind("no answer");
-        told.blind("no answer");
+        let no_answer = || store::Error::unavailable("no answer");
+        let trouble = sse::frame("trouble", &json!({"why": no_answer().to_string()}));
+        let trouble = std::str::from_utf8(&trouble).expect("text");
+        told.blind(no_answer());
+        told.blind(no_answer());
         assert_eq!(text(early.next().await), trouble);
         assert!(told.last().is_none(), "it is not known how the group is");
         // Who comes meanwhile is told what was seen last, and that it may be old.

@@ -7,7 +7,7 @@ use serde_json::json;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-use crate::client::PATIENCE;
+use crate::client::{PATIENCE, raw};
 use crate::scene::Scene;
 
 /// Told to a request that may send its body now.
@@ -71,6 +71,40 @@ async fn large_bodies_share_their_room_and_small_ones_need_none() {
     assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
     let next = begin().await;
     assert!(next.told.starts_with(GO_ON), "{}", next.told);
+}
+
+/// Begins a request whose length only its end tells.
+fn chunked(address: SocketAddr, part: &str) -> String {
+    format!(
+        "POST /v1/groups HTTP/1.1\r\nhost: {address}\r\ncontent-type: application/json\r\n\
+         transfer-encoding: chunked\r\nconnection: close\r\n\r\n{:x}\r\n{part}\r\n",
+        part.len()
+    )
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_body_that_does_not_say_how_long_it_is_takes_room_when_it_is_not_small() {
+    let scene = Scene::with(|settings| {
+        settings.limits.bodies = 1024 * 1024;
+        settings.limits.patience = Duration::from_millis(1);
+    })
+    .await;
+    let group = json!({"group": "g", "topic": "t", "partitions": 2}).to_string();
+    let padded = |length: usize| group.clone() + &" ".repeat(length.saturating_sub(group.len()));
+    let large = 600 * 1024;
+    let slow = Begun::new(scene.address(), "/v1/groups", "", large).await;
+    assert!(slow.told.starts_with(GO_ON), "{}", slow.told);
+    let send = async |length: usize, end: &str| {
+        let sent = chunked(scene.address(), &padded(length)) + end;
+        raw(scene.address(), sent.as_bytes()).await.status
+    };
+    let end = "0\r\n\r\n";
+    assert_eq!(send(0, end).await, 201, "it is small");
+    let some = 20 * 1024;
+    assert_eq!(send(some, "").await, 503, "there is no room for the rest");
+    let answer = slow.finish(&padded(large)).await;
+    assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+    assert_eq!(send(large, end).await, 200);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

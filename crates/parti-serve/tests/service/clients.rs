@@ -33,17 +33,21 @@ impl Process {
 
     /// The same, with instances of one's own.
     pub fn start_at(urls: &str, program: &str, example: &str) -> Self {
-        Self::start_on(urls, program, example, "t")
+        Self::spawn([urls, "g", "t"], program, example, Stdio::inherit())
     }
 
-    /// The same, on a topic.
+    /// The same, on a topic that it cannot have: why it [ends](Self::ends) is read.
     pub fn start_on(urls: &str, program: &str, example: &str, topic: &str) -> Self {
+        Self::spawn([urls, "g", topic], program, example, Stdio::piped())
+    }
+
+    fn spawn(what: [&str; 3], program: &str, example: &str, stderr: Stdio) -> Self {
         let mut child = Command::new(program)
             .arg(clients().join(example))
-            .args([urls, "g", topic])
+            .args(what)
             .env("PYTHONDONTWRITEBYTECODE", "1")
             .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
+            .stderr(stderr)
             .kill_on_drop(true)
             .spawn()
             .unwrap_or_else(|error| {
@@ -131,7 +135,7 @@ impl Process {
 }
 
 /// Waits until the store has it that all partitions go on here.
-async fn committed(scene: &Scene, partitions: u32, next: u64) {
+pub async fn committed(scene: &Scene, partitions: u32, next: u64) {
     let waiting = async {
         for partition in 0..partitions {
             while scene.partition(&partition.to_string()).await["next_offset"] != next {

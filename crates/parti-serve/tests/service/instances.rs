@@ -1,15 +1,57 @@
 //! Several instances over one store: a session goes on wherever its consumer opens the stream.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use parti::store::faulty::Faulty;
+use parti::store::{Entry, Error, Revision, Scope, Store, Watch, Write};
+use parti::{Config, async_trait};
 use parti_serve::Service;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::client::{Events, PATIENCE, send};
 use crate::clients::Process;
-use crate::scene::{Consumer, Held, Manner, Scene, settings};
+use crate::scene::{CONFIG, Consumer, Held, Manner, Scene, settings};
+
+/// A store that takes nothing from one life of a worker: it learns nothing by its writes.
+#[derive(Debug)]
+struct Withholding {
+    inner: Arc<dyn Store>,
+    life: Mutex<Option<u64>>,
+}
+
+#[async_trait]
+impl Store for Withholding {
+    fn name(&self) -> &str {
+        self.inner.name()
+    }
+
+    async fn read(&self, key: &str) -> Result<Option<Entry>, Error> {
+        self.inner.read(key).await
+    }
+
+    async fn list(&self, scope: &Scope) -> Result<Vec<Entry>, Error> {
+        self.inner.list(scope).await
+    }
+
+    async fn write(&self, batch: Vec<Write>) -> Vec<Result<Revision, Error>> {
+        let life = *self.life.lock().expect("no panic");
+        let is_of_it = |write: &Write| {
+            let value = write.value.as_deref().unwrap_or_default();
+            let record: Value = serde_json::from_slice(value).unwrap_or_default();
+            life.is_some_and(|life| record["incarnation"] == life)
+        };
+        if batch.iter().any(is_of_it) {
+            let withheld = |_| Err(Error::unavailable("withheld"));
+            return batch.iter().map(withheld).collect();
+        }
+        self.inner.write(batch).await
+    }
+
+    fn watch(&self, scope: Scope) -> Watch {
+        self.inner.watch(scope)
+    }
+}
 
 /// A second instance.
 async fn second(scene: &Scene) -> Service {
@@ -31,7 +73,7 @@ async fn severed() -> (Scene, Arc<Faulty>, Service) {
 }
 
 /// The next events of a stream that assign partitions.
-async fn assigned(events: &mut Events, count: usize) -> Held {
+pub async fn assigned(events: &mut Events, count: usize) -> Held {
     let mut held = BTreeMap::new();
     while held.len() < count {
         let (event, data) = events.next().await.expect("the stream goes on");
@@ -109,6 +151,71 @@ async fn a_session_goes_on_where_its_consumer_opens_the_stream() {
         let reply = send(address, "GET", &path, &headers, None).await;
         assert_eq!((reply.status, reply.code().as_str()), (410, "session_gone"));
     }
+}
+
+/// The instance that it comes back to has not noticed that it was away: what it would tell is old.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_session_that_comes_back_goes_on_after_what_it_did_elsewhere() {
+    // Nobody is taken for silent, however long this takes.
+    let patient = CONFIG.replace("heartbeat_ttl: 5s", "heartbeat_ttl: 600s");
+    let patient = patient.replace("worker_id_ttl: 6s", "worker_id_ttl: 601s");
+    let patient = Config::from_yaml(&patient).expect("settings");
+    let mut withholding = None;
+    let scene = Scene::with(|settings| {
+        settings.config = patient.clone();
+        let store = Arc::new(Withholding {
+            inner: settings.store.clone(),
+            life: Mutex::default(),
+        });
+        withholding = Some(store.clone());
+        settings.store = store;
+    })
+    .await;
+    let withholding = withholding.expect("a store");
+    let mut other = settings(scene.store.clone(), &scene.folder).await;
+    other.config = patient;
+    let other = Service::start(other).await.expect("a second instance");
+    scene.make_group(4).await;
+    scene.produce(4, 10).await;
+    let neighbour = Consumer::join(other.address(), Manner::Polite).await;
+    neighbour.holds(|held| held.len() == 4).await;
+    let mut mover = scene.consumer(Manner::Polite).await;
+    let had = mover.holds(|held| held.len() == 2).await;
+    for (partition, (epoch, _)) in &had {
+        assert_eq!(mover.commit(partition, *epoch, 3).await, "ok");
+    }
+    let (_, life) = mover.session.rsplit_once('.').expect("a life");
+    let life = life.parse().expect("a number");
+    *withholding.life.lock().expect("no panic") = Some(life);
+    mover.crash();
+
+    let path = format!("/v1/groups/g/sessions/{}/events", mover.session);
+    let auth = format!("Bearer {}", mover.token);
+    let headers = [("authorization", auth.as_str())];
+    let mut events = Events::open(other.address(), &path, &headers).await;
+    let away = assigned(&mut events, 2).await;
+    mover.address = other.address();
+    for (partition, (epoch, next)) in &away {
+        assert_eq!((*epoch, *next), (had[partition].0 + 1, 4), "{partition}");
+        assert_eq!(mover.commit(partition, *epoch, 6).await, "ok");
+    }
+    drop(events);
+
+    let mut events = Events::open(scene.address(), &path, &headers).await;
+    let back = assigned(&mut events, 2).await;
+    mover.address = scene.address();
+    for (partition, (epoch, next)) in &back {
+        assert_eq!((*epoch, *next), (had[partition].0 + 2, 7), "{partition}");
+        assert_eq!(mover.commit(partition, *epoch, 8).await, "ok");
+    }
+    // What was left behind here notices, and takes nothing along.
+    *withholding.life.lock().expect("no panic") = None;
+    let path = "/v1/groups/g/sessions";
+    let listed = scene.get(path).await.ok(200);
+    assert_eq!(listed["sessions"][0]["session"], mover.session.as_str());
+    mover.post("heartbeat", &json!({})).await.ok(200);
+    assert_eq!(mover.leave().await.ok(200)["result"], "ok");
+    neighbour.holds(|held| held.len() == 4).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -1,5 +1,8 @@
 //! Groups as they change.
 
+use std::sync::Arc;
+
+use parti::store::faulty::Faulty;
 use serde_json::{Value, json};
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
@@ -48,6 +51,29 @@ async fn changes_come_as_changes() {
     let (_, end) = until(&mut events, |event, _| event == "end").await;
     assert_eq!(end["why"], "the service stops");
     assert!(events.next().await.is_none(), "and then it is closed");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_looks_first_while_the_store_is_away_is_told_so() {
+    let mut link = None;
+    let scene = Scene::with(|settings| {
+        let faulty = Arc::new(Faulty::new(settings.store.clone(), 1));
+        link = Some(faulty.clone());
+        settings.store = faulty;
+    })
+    .await;
+    let link = link.expect("a link");
+    scene.make_group(2).await;
+    link.outage(true);
+    let refused = scene.get("/v1/groups/g/live").await;
+    assert_eq!(
+        (refused.status, refused.code().as_str()),
+        (503, "unavailable")
+    );
+    assert!(refused.body.contains("an injected outage"), "{refused:?}");
+    link.outage(false);
+    let mut events = Events::open(scene.address(), "/v1/groups/g/live", &[]).await;
+    assert_eq!(events.next().await.expect("the group").0, "group");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -1,21 +1,15 @@
 //! What an operator does over HTTP, and members of other kinds in the same group.
 
-use std::process::Command;
-use std::sync::Arc;
 use std::time::Duration;
 
 use parti::core::config::StrategyChoice;
 use parti::source::log::Log;
 use parti::{Config, HandlerError, Message, StaticPartitions, Worker};
-use parti_serve::{Service, Tls};
-use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, ServerName};
+use parti_serve::Service;
 use serde_json::{Value, json};
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpStream;
 use tokio::sync::mpsc;
 
-use crate::client::{PATIENCE, request, send};
+use crate::client::{PATIENCE, send};
 use crate::scene::{CONFIG, Manner, Scene, settings};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -109,7 +103,10 @@ async fn checkpoints_move_and_plans_tell() {
     };
     assert!(events.iter().any(tells), "{events:?}");
     assert_eq!(scene.get("/v1/groups/none/events").await.status, 404);
+    // Who lists again, and who does not, is for those who can see it: the registry's own tests.
     scene.post("/v1/groups/g/refresh", &json!({})).await.ok(200);
+    let nobody = scene.post("/v1/groups/none/refresh", &json!({})).await;
+    assert_eq!(nobody.status, 404);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -312,58 +309,4 @@ async fn a_rust_worker_shares_the_group_and_takes_over() {
         "all that is left, and nothing twice"
     );
     worker.stop().await.expect("a goodbye");
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn tls_by_files() {
-    let folder = tempfile::tempdir().expect("a folder");
-    let made = Command::new("openssl")
-        .current_dir(folder.path())
-        .args("req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes".split(' '))
-        .args("-keyout key.pem -out cert.pem -days 2 -subj /CN=localhost".split(' '))
-        .args(["-addext", "subjectAltName=DNS:localhost"])
-        .args(["-addext", "basicConstraints=critical,CA:FALSE"])
-        .output();
-    let made = made.expect("openssl, to make a certificate: apt-get install openssl");
-    assert!(made.status.success(), "{made:?}");
-    let (cert, key) = (
-        folder.path().join("cert.pem"),
-        folder.path().join("key.pem"),
-    );
-    assert!(Tls::read(&key, &cert).is_err(), "the wrong way round");
-    let tls = Tls::read(&cert, &key).expect("both");
-    let scene = Scene::with(|settings| settings.tls = Some(tls)).await;
-    assert!(scene.service.url().starts_with("https://"));
-    let mut roots = rustls::RootCertStore::empty();
-    roots
-        .add(CertificateDer::from_pem_file(&cert).expect("PEM"))
-        .expect("a root");
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let config = rustls::ClientConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()
-        .expect("versions")
-        .with_root_certificates(roots)
-        .with_no_client_auth();
-    let connector = tokio_rustls::TlsConnector::from(Arc::new(config));
-    let stream = TcpStream::connect(scene.address())
-        .await
-        .expect("a connection");
-    let name = ServerName::try_from("localhost").expect("a name");
-    let mut stream = connector.connect(name, stream).await.expect("a handshake");
-    let text = request(
-        scene.address(),
-        "GET",
-        "/v1/about",
-        &[("host", "localhost")],
-        None,
-    );
-    stream.write_all(text.as_bytes()).await.expect("sent");
-    let mut answer = String::new();
-    let reading = stream.read_to_string(&mut answer);
-    // The server may close without a goodbye of TLS: what counts has been read by then.
-    let _ = tokio::time::timeout(Duration::from_secs(60), reading)
-        .await
-        .expect("in time");
-    assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
-    assert!(answer.contains("strict-transport-security"));
 }

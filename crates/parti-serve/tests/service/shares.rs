@@ -28,7 +28,11 @@ async fn shared(consumers: &[&Consumer], counts: &[usize], total: u32) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn one_to_five_consumers_share_eight_partitions_by_the_table() {
-    let scene = Scene::new().await;
+    share_by_the_table(&Scene::new().await).await;
+}
+
+/// One after the other joins a new group, and leaves.
+pub async fn share_by_the_table(scene: &Scene) {
     scene.make_group(8).await;
     let table: [&[usize]; 5] = [&[8], &[4, 4], &[3, 3, 2], &[2, 2, 2, 2], &[2, 2, 2, 1, 1]];
     let mut consumers = Vec::new();

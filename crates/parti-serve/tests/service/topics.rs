@@ -16,7 +16,7 @@ use tokio::sync::watch;
 use tokio_util::task::AbortOnDropHandle;
 
 use crate::client::{Events, Reply, send};
-use crate::clients::Process;
+use crate::clients::{Process, committed};
 use crate::scene::{Manner, Scene, settings};
 
 /// What is said of a log that is another one.
@@ -266,6 +266,7 @@ async fn handle_nothing_of_another_log(program: &str, example: &str) {
     let urls = format!("http://{},{}", way.address, other.url());
     let mut process = Process::start_at(&urls, program, example);
     process.says("message", 10).await;
+    committed(&scene, 2, 5).await;
     way.cut.send_replace(true);
     // Long enough for fetches to be tried again, and short enough for the lease to last.
     process.says_trouble_times("listen", REPLACED, 4).await;

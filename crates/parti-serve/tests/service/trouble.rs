@@ -9,9 +9,11 @@ use parti::async_trait;
 use parti::store::{Entry, Error, Memory, Revision, Scope, Store, Watch, Write};
 use parti_serve::Service;
 use serde_json::json;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
 use tokio::sync::watch;
 
-use crate::client::{PATIENCE, Reply, send};
+use crate::client::{Events, PATIENCE, Reply, request, send};
 use crate::scene::{Consumer, Manner, Scene, settings};
 
 /// What a full disk says.
@@ -253,6 +255,57 @@ async fn a_store_that_does_not_answer_is_told_once_the_lease_is_over() {
     let again = until(200, async || consumer.post("commits", &commit).await).await;
     assert_eq!(again.json()["results"][0]["result"], "ok", "{again:?}");
     assert_eq!(scene.partition("0").await["next_offset"], 2);
+}
+
+/// What is stored counts, whether somebody waits for the answer or not.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_hangs_up_before_its_commit_is_answered_goes_on_after_it() {
+    let (scene, store) = moody().await;
+    scene.make_group(1).await;
+    scene.produce(1, 3).await;
+    let consumer = scene.consumer(Manner::Polite).await;
+    let held = consumer.holds(|held| held.len() == 1).await;
+    let (epoch, _) = held["0"];
+    store.be(Mood::Mum);
+    let path = format!("/v1/groups/g/sessions/{}", consumer.session);
+    let auth = format!("Bearer {}", consumer.token);
+    let headers = [("authorization", auth.as_str())];
+    let commit = json!({"commits": [{"partition": "0", "epoch": epoch, "offset": 1}]});
+    let commits = format!("{path}/commits");
+    let commit = commit.to_string();
+    let asked = request(scene.address(), "POST", &commits, &headers, Some(&commit));
+    let mut stream = TcpStream::connect(scene.address())
+        .await
+        .expect("a connection");
+    stream.write_all(asked.as_bytes()).await.expect("sent");
+    store.kept_something_to_itself().await;
+    // The service has let go of the request once it hangs up, too.
+    stream.shutdown().await.expect("half closed");
+    let mut answer = Vec::new();
+    let _ = stream.read_to_end(&mut answer).await;
+    assert!(answer.is_empty(), "{}", String::from_utf8_lossy(&answer));
+    store.be(Mood::Well);
+    let goes_on = async {
+        loop {
+            let events = format!("{path}/events");
+            let mut events = Events::open(scene.address(), &events, &headers).await;
+            while let Some((event, data)) = events.next().await {
+                if event == "assigned" {
+                    if data["next_offset"] == 2 {
+                        return data;
+                    }
+                    break;
+                }
+            }
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    };
+    let told = tokio::time::timeout(PATIENCE, goes_on).await;
+    let told = told.expect("the stream tells what the store has");
+    assert_eq!(
+        (&told["checkpoint"], &told["epoch"]),
+        (&json!(1), &json!(epoch))
+    );
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
