@@ -14,7 +14,7 @@ use super::{Bounds, Records};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum OwnerSession {
-    /// It lives, as far as its record says.
+    /// It lives, as far as is known: nothing says that it is over.
     Live,
     /// It lives, and hands over what it has.
     Leaving,
@@ -145,10 +145,9 @@ pub(super) fn partitions(records: &Records) -> Vec<PartitionView> {
         .collect();
     for (id, _, record) in records.checkpoints() {
         let mut view = PartitionView::recorded(id, record);
-        view.owner_session = record.owner.as_ref().map(|(owner, life)| {
-            let session = sessions.get(owner);
-            session.map_or(OwnerSession::Over, |stored| session_of(stored, *life))
-        });
+        let owner = record.owner.as_ref();
+        view.owner_session =
+            owner.map(|(owner, life)| session_of(sessions.get(owner).copied(), *life));
         views.insert(id.clone(), view);
     }
     let mut known = |id: &PartitionId, change: &dyn Fn(&mut PartitionView)| {

@@ -18,7 +18,7 @@ mod marks;
 mod meddled;
 mod other_source;
 
-use meddled::meddled;
+use meddled::{When, meddled};
 
 const SILENCE: Duration = Duration::from_secs(10);
 
@@ -162,6 +162,55 @@ async fn what_is_served_is_left_alone_unless_paused_or_forced() {
         .await;
     let of_a_dead_one = change(&desk, "1", 20, Rules::default()).await;
     assert_eq!(of_a_dead_one.verdict, Verdict::Change);
+}
+
+/// Only its own life's end, or a later life, shows that an owner is gone.
+#[tokio::test]
+async fn an_owner_that_no_session_shows_to_be_gone_is_left_alone_unless_forced() {
+    let desk = Desk::new();
+    desk.group().await;
+    let over = desk.session("worker-0", SessionStatus::Evicted).await;
+    let next = Incarnation(over.0 + 1);
+    for (id, owner, life, verdict) in [
+        ("0", "worker-0", over, Verdict::Change),
+        ("1", "worker-0", Incarnation(over.0 - 1), Verdict::Change),
+        // It came back, and what was read of it is old.
+        ("2", "worker-0", next, Verdict::Served),
+        // It is new, and what was read is from before it came.
+        ("3", "worker-1", next, Verdict::Served),
+    ] {
+        desk.owned(id, Some((owner, life)), Some(9)).await;
+        let asked = change(&desk, id, 20, Rules::default()).await;
+        assert_eq!(asked.verdict, verdict, "{owner} {life}");
+        let is_served = (verdict == Verdict::Served).then(|| worker(owner));
+        assert_eq!(asked.served_by, is_served);
+        // Its record may be lost for good: then its silence counts.
+        let forced = change(&desk, id, 30, rules(true, false)).await;
+        assert_eq!(forced.verdict, Verdict::Change, "{owner} {life}");
+    }
+}
+
+#[tokio::test]
+async fn a_worker_that_comes_back_while_records_are_read_is_not_fenced() {
+    for between in ["workers", "partitions"] {
+        let (desk, meddled) = meddled(When::AfterList(between), |desk| {
+            Box::pin(async move {
+                let life = desk.session("worker-0", SessionStatus::Live).await;
+                desk.owned("0", Some(("worker-0", life)), Some(9)).await;
+            })
+        });
+        desk.group().await;
+        let over = desk.session("worker-0", SessionStatus::Evicted).await;
+        desk.owned("0", Some(("worker-0", over)), Some(9)).await;
+        meddled.arm();
+        let asked = change(&desk, "0", 20, Rules::default()).await;
+        assert!(meddled.has_come());
+        assert_eq!(asked.verdict, Verdict::Served, "after {between}");
+        let seen = desk.seen().await;
+        let now = seen.partition(&partition("0")).expect("there");
+        assert_eq!(now.owner, Some(worker("worker-0")), "after {between}");
+        assert!(now.is_served());
+    }
 }
 
 #[tokio::test]
