@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use parti_core::ids::{Epoch, Incarnation, Offset};
 use parti_core::key::{Key, Prefix};
-use parti_core::record::{Record, Request, SessionStatus};
+use parti_core::record::{EventKind, EventRecord, Record, Request, SessionStatus};
+use parti_core::worker::chronicle;
 
 use super::*;
 use crate::inspect::tests::{Desk, partition, worker};
@@ -104,6 +105,48 @@ async fn a_checkpoint_moves_with_a_higher_epoch_and_no_owner() {
     assert_eq!(again.verdict, Verdict::Same);
     let nobody = change(&desk, "7", 0, rules(true, true)).await;
     assert_eq!(nobody.verdict, Verdict::Unknown);
+}
+
+/// A stopped group has no worker that would do it.
+#[tokio::test]
+async fn what_is_told_by_hand_has_the_oldest_lines_go() {
+    // Somebody else appends at the same time.
+    let (desk, meddled) = meddled(When::BeforeWrite("events"), |desk| {
+        Box::pin(async move { event(&desk, 1_006).await })
+    });
+    desk.group().await;
+    desk.owned("0", None, Some(9)).await;
+    for number in 1..=1_005 {
+        event(&desk, number).await;
+    }
+    let numbers = async || -> Vec<u64> {
+        let history = desk.seen().await.history;
+        history.iter().map(|line| line.number).collect()
+    };
+    meddled.arm();
+    change(&desk, "0", 50, Rules::default()).await;
+    assert!(meddled.has_come());
+    // It made room for its own, and knew of no other.
+    assert_eq!(numbers().await, (7..=1_007).collect::<Vec<u64>>());
+    for next in 51..60 {
+        change(&desk, "0", next, Rules::default()).await;
+        assert_eq!(numbers().await.len(), chronicle::KEPT);
+    }
+    let told = desk.seen().await.history;
+    assert!(told[999].text.contains("of 0 from 58 to 59"), "{told:?}");
+}
+
+async fn event(desk: &Desk, number: u64) {
+    let event = EventRecord {
+        at: 1,
+        worker: worker("worker-0"),
+        kind: EventKind::Plan,
+        text: "planned".into(),
+        moves: None,
+        nonce: parti_core::ids::Nonce(number),
+    };
+    desk.put(Key::Event(number), Record::Event(Arc::new(event)))
+        .await;
 }
 
 #[tokio::test]
