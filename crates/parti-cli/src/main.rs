@@ -65,13 +65,13 @@ enum Command {
     Consume(commands::consume::Args),
     Status(commands::status::Args),
     Watch(commands::watch::Args),
-    /// Look at groups, and end them
+    /// Look at groups, rebalance and end them
     #[command(subcommand)]
     Group(commands::group::Command),
-    /// Look at the workers of a group
+    /// Look at the workers of a group, drain and evict them
     #[command(subcommand)]
     Worker(commands::worker::Command),
-    /// Look at the partitions of a group
+    /// Look at the partitions of a group, move, pin and pause them
     #[command(subcommand)]
     Partition(commands::partition::Command),
     /// Look at what operators asked for

@@ -308,7 +308,7 @@ pub async fn plan(
             named.is_none_or(|named| named.iter().any(|name| name.is(choice)))
         };
         let strategies: Vec<StrategyChoice> =
-            whatif::strategies().into_iter().filter(wanted).collect();
+            before.strategies().into_iter().filter(wanted).collect();
         let outcomes = whatif::outcomes(&before, &after, None, &strategies);
         drop(slot);
         serde_json::to_value(outcomes)

@@ -2,6 +2,7 @@
 
 #[path = "../common/mod.rs"]
 mod common;
+mod doctor;
 mod forced;
 mod imports;
 mod live;

@@ -43,10 +43,27 @@ async fn bad_requests_are_refused_with_the_reason() {
         "4",
     ];
     assert_eq!(parti(folder, &produce, "one\ntwo\n").code, Some(0));
+    let cursor = "{\"partition\":\"0\",\"offset\":9}\n";
+    std::fs::write(folder.join("at"), cursor).expect("written");
 
+    let reset = ["checkpoint", "reset", "--all", "--to", "latest"];
+    let reset = [&reset[..], &LOG].concat();
     for command in [
         &["group", "describe"][..],
+        &["group", "history"],
+        &["group", "rebalance"],
         &["worker", "list"],
+        &["worker", "drain", "worker-0"],
+        &["worker", "undrain", "worker-0"],
+        &["worker", "evict", "worker-0"],
+        &["partition", "move", "0", "--to", "worker-1"],
+        &["partition", "pin", "0", "--to", "worker-1"],
+        &["partition", "unpin", "0"],
+        &["partition", "pause", "0"],
+        &["partition", "resume", "0"],
+        &["request", "list"],
+        &reset[..],
+        &["checkpoint", "import", "at"],
         &["partition", "list"],
         &["partition", "describe", "0"],
         &["checkpoint", "list"],
@@ -451,7 +468,14 @@ async fn what_nobody_sees_makes_no_name_and_ends_with_what_has_one() {
     let listed = said(folder, &[&["group", "list"], &STORE[..]].concat());
     assert!(listed.contains("a\\u{200b}"), "{listed}");
     assert!(of_odd(&["group", "describe"]).contains("a\\u{200b}"));
-    of_odd(&["group", "delete"]);
+    let deleted = of_odd(&["group", "delete", "-o", "json"]);
+    let deleted: serde_json::Value = serde_json::from_str(&deleted).expect("JSON");
+    assert_eq!(
+        deleted,
+        serde_json::json!({
+            "group": odd, "sessions_ended": 0, "checkpoints": 0, "workers": 0, "other_records": 1
+        })
+    );
     let listed = said(folder, &[&["group", "list"], &STORE[..]].concat());
     assert!(!listed.contains("200b"), "{listed}");
 }

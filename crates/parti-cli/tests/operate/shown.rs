@@ -359,6 +359,46 @@ async fn a_plan_of_a_group_starts_from_what_its_workers_have() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_plan_of_a_group_stands_below_what_operators_decided() {
+    let folder = stage().await;
+    let folder = folder.path();
+    let workers = of_group(folder, &["worker", "list"], &["-o", "json"]);
+    let workers: Value = serde_json::from_str(&workers).expect("JSON");
+    let life = workers[1]["incarnation"].as_u64().expect("a life");
+    let mut decided = OverridesRecord::default();
+    decided.drain(&WorkerId::new("worker-1"), Incarnation(life));
+    decided.pause(&parti::PartitionId::new("3"));
+    let url = format!("sqlite:{}", folder.join("group.db").display());
+    let desk = Desk::open(&url, "billing").await;
+    desk.put(vec![(Key::Overrides, Record::Overrides(Arc::new(decided)))])
+        .await;
+    assert_eq!(
+        of_group(folder, &["plan"], &[]),
+        "\
+STRATEGY                            BALANCE  BY COUNT  MOVED  LEAST  PLACED  UNSERVED
+consistent_hash(virtual_nodes=150)    1.000     1.000      0      0       1         0
+fair_share                            1.000     1.000      0      0       1         0
+round_robin                           1.000     1.000      0      0       1         0
+
+WORKER    consistent_hash(virtual_nodes=150)  fair_share  round_robin
+worker-0  2 -> 3                              2 -> 3      2 -> 3
+worker-1  0                                   0           0
+
+worker-1 is drained: it gets nothing
+1 partition is paused: nobody gets it
+the group goes by consistent_hash(virtual_nodes=150)
+"
+    );
+    let told = of_group(folder, &["plan"], &["-o", "json"]);
+    let told: Value = serde_json::from_str(&told).expect("JSON");
+    assert_eq!(
+        (&told[0]["own"], &told[1]["own"]),
+        (&true.into(), &false.into())
+    );
+    assert_eq!(told[1]["partitions"]["3"]["after"], Value::Null);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn odd_names_do_not_break_a_table() {
     let folder = tempfile::tempdir().expect("a folder");
     let url = format!("sqlite:{}", folder.path().join("group.db").display());

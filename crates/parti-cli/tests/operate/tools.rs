@@ -1,38 +1,32 @@
 //! Completions, manual pages, help, settings, plans from numbers.
 
+use std::path::Path;
+
 use super::scene::{parti, said};
+
+/// Every command that does something, as clap has them: each has a page of its own.
+fn commands(folder: &Path) -> Vec<String> {
+    said(folder, &["man", "all"]);
+    let pages = std::fs::read_dir(folder.join("all")).expect("a folder");
+    let names = pages.map(|page| page.expect("a page").file_name());
+    let names: Vec<String> = names
+        .map(|name| name.to_string_lossy().trim_end_matches(".1").to_owned())
+        .collect();
+    let is_noun = |name: &str| names.iter().any(|one| one.starts_with(&format!("{name}-")));
+    let verbs = names.iter().filter(|name| !is_noun(name));
+    // No verb has a dash in its name.
+    let commands = verbs.filter_map(|name| Some(name.strip_prefix("parti-")?.replace('-', " ")));
+    commands.collect()
+}
 
 #[test]
 fn every_command_has_help_with_an_example() {
     let folder = tempfile::tempdir().expect("a folder");
-    for command in [
-        "demo",
-        "produce",
-        "consume",
-        "status",
-        "topic create",
-        "topic describe",
-        "group list",
-        "group describe",
-        "group delete",
-        "worker list",
-        "partition list",
-        "partition describe",
-        "checkpoint list",
-        "checkpoint get",
-        "checkpoint set",
-        "checkpoint reset",
-        "checkpoint export",
-        "checkpoint import",
-        "config check",
-        "config show",
-        "config schema",
-        "doctor",
-        "plan",
-        "serve",
-        "completions",
-        "man",
-    ] {
+    let commands = commands(folder.path());
+    for known in ["group history", "worker undrain", "request list", "watch"] {
+        assert!(commands.iter().any(|one| one == known), "{commands:?}");
+    }
+    for command in &commands {
         let mut arguments: Vec<&str> = command.split(' ').collect();
         arguments.push("--help");
         let help = said(folder.path(), &arguments);

@@ -20,7 +20,7 @@ use super::windows;
 use crate::ids::WorkerId;
 use crate::partition::Partition;
 use crate::record::EventKind;
-use crate::strategy::Input;
+use crate::strategy::{Input, Question};
 use crate::text::count;
 use crate::time::Time;
 use crate::worker::Cause;
@@ -261,51 +261,41 @@ impl Planner {
         for (i, &seat) in eligible.iter().enumerate() {
             index[seat] = u32::try_from(i).ok();
         }
-        let mut asked: Vec<usize> = Vec::with_capacity(list.len());
-        let mut previous: Vec<Option<u32>> = Vec::with_capacity(list.len());
+        let mut asked = vec![false; list.len()];
+        let mut previous: Vec<Option<u32>> = vec![None; list.len()];
         for (i, slot) in self.slots.iter().enumerate() {
             if *slot == Slot::Unassigned(Reason::Paused) {
                 continue;
             }
             let owner = slot.counts_for();
-            let known = owner.and_then(|seat| index[seat]);
+            previous[i] = owner.and_then(|seat| index[seat]);
             let stays_out = owner.is_some_and(|seat| {
                 let desk = &self.crew[seat];
                 let stays = desk.is_staying() && !desk.is_drained();
                 index[seat].is_none() && (scope == Scope::Fill || stays)
             });
-            if !stays_out {
-                asked.push(i);
-                previous.push(known);
-            }
+            asked[i] = !stays_out;
         }
         if crate::planted!(EmergencyMovesEverything) && scope == Scope::Fill {
             previous.fill(None);
         }
-        let some: Vec<Partition>;
-        let partitions = if asked.len() == list.len() {
-            list
-        } else {
-            some = asked.iter().map(|&i| list[i].clone()).collect();
-            &some
-        };
         let workers: Vec<_> = eligible
             .iter()
             .map(|&seat| self.crew[seat].id.clone())
             .collect();
-        let answer = self.strategy.assign(Input {
+        let whole = Input {
             workers: &workers,
-            partitions,
+            partitions: list,
             previous: &previous,
             capacity: self.capacity,
+        };
+        let question = Question::about(whole, |i| asked[i]);
+        let answer = question.answer(&*self.strategy, |partition| {
+            let seat = self.pinned_to(partition);
+            index[seat.filter(|_| !crate::planted!(PlansIgnorePins))?]
         });
-        let mut owners = vec![None; list.len()];
-        for (&i, owner) in asked.iter().zip(answer.owners) {
-            let pinned = self
-                .pinned_to(&list[i].id)
-                .filter(|&seat| index[seat].is_some() && !crate::planted!(PlansIgnorePins));
-            owners[i] = pinned.or(owner.and_then(|w| eligible.get(w as usize).copied()));
-        }
+        let seat = |owner: Option<u32>| eligible.get(owner? as usize).copied();
+        let owners = question.owners(&answer).into_iter().map(seat).collect();
         Targets { eligible, owners }
     }
 

@@ -64,6 +64,7 @@ use crate::partition::Partition;
 mod consistent_hash;
 mod fair_share;
 mod level;
+mod question;
 mod ring;
 mod round_robin;
 mod score;
@@ -75,6 +76,7 @@ mod tests;
 
 pub use consistent_hash::{ConsistentHash, DEFAULT_VIRTUAL_NODES, MAX_VIRTUAL_NODES};
 pub use fair_share::FairShare;
+pub use question::{Question, put_pins};
 pub use round_robin::RoundRobin;
 pub use score::{Amount, Balance, Movement};
 
@@ -159,4 +161,17 @@ pub fn from_choice(choice: &StrategyChoice) -> Arc<dyn Strategy> {
         StrategyChoice::RoundRobin => Arc::new(RoundRobin),
         StrategyChoice::FairShare => Arc::new(FairShare),
     }
+}
+
+/// The strategy that has this name, if it is one of these: what a group's fingerprint says.
+pub fn from_name(name: &str) -> Option<StrategyChoice> {
+    let parameter = name.strip_prefix("consistent_hash(virtual_nodes=");
+    let number = parameter.and_then(|rest| rest.strip_suffix(')')?.parse().ok());
+    let choice = match (name, number) {
+        (_, Some(virtual_nodes)) => StrategyChoice::ConsistentHash { virtual_nodes },
+        ("fair_share", None) => StrategyChoice::FairShare,
+        ("round_robin", None) => StrategyChoice::RoundRobin,
+        _ => return None,
+    };
+    (from_choice(&choice).name() == name).then_some(choice)
 }

@@ -439,6 +439,29 @@ fn from_choice_builds_what_is_named() {
     assert_eq!(named(StrategyChoice::FairShare), "fair_share");
 }
 
+#[test]
+fn a_name_tells_the_choice_with_its_parameters() {
+    for choice in [
+        StrategyChoice::ConsistentHash { virtual_nodes: 7 },
+        StrategyChoice::RoundRobin,
+        StrategyChoice::FairShare,
+    ] {
+        assert_eq!(from_name(&from_choice(&choice).name()), Some(choice));
+    }
+    for unknown in [
+        "",
+        "active_standby",
+        "consistent_hash",
+        "consistent_hash(virtual_nodes=)",
+        "consistent_hash(virtual_nodes=0)",
+        "consistent_hash(virtual_nodes=+7)",
+        "consistent_hash(virtual_nodes=99999999999)",
+        "fair_share(virtual_nodes=7)",
+    ] {
+        assert_eq!(from_name(unknown), None, "{unknown}");
+    }
+}
+
 /// The shares of weight that changed hands and that were placed, when membership changes.
 fn share_moved(before: usize, after: usize, weights: &[u64]) -> (f64, f64, f64) {
     let case = Case::weighted(before, weights);

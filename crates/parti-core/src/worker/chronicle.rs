@@ -31,6 +31,17 @@ const PAUSE: Duration = Duration::from_secs(1);
 /// After so many of its own, a writer looks what others wrote meanwhile.
 const LOOK_AGAIN: usize = 200;
 
+/// What goes for so many more to come: the oldest beyond the newest thousand, some at a time, each as
+/// it was seen. For whoever appends; who is overtaken in it conflicts, and the event is gone anyway.
+pub fn surplus(there: &BTreeMap<u64, Revision>, coming: usize) -> impl Iterator<Item = Write> {
+    let surplus = (there.len() + coming).saturating_sub(KEPT).min(BATCH);
+    there.iter().take(surplus).map(|(n, revision)| Write {
+        key: Key::Event(*n),
+        expect: Expect::At(*revision),
+        value: None,
+    })
+}
+
 #[derive(Clone, Copy, Debug)]
 enum Next {
     /// To be found out.
@@ -121,12 +132,7 @@ impl Chronicle {
                 value: Some(Record::Event(Arc::new(event))),
             });
         }
-        let surplus = (self.there.len() + count).saturating_sub(KEPT).min(BATCH);
-        writes.extend(self.there.iter().take(surplus).map(|(n, revision)| Write {
-            key: Key::Event(*n),
-            expect: Expect::At(*revision),
-            value: None,
-        }));
+        writes.extend(surplus(&self.there, count));
         let keys = writes.iter().map(|write| write.key.clone()).collect();
         self.in_flight = Some(told);
         out.ask(

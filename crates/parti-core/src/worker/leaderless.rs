@@ -30,7 +30,7 @@ use crate::leader::{Reaper, Sessions};
 use crate::partition::Partition;
 use crate::record::{EventKind, OverridesRecord, Record, SessionStatus};
 use crate::session::silence::Silence;
-use crate::strategy::{Input, Strategy};
+use crate::strategy::{Input, Strategy, put_pins};
 use crate::text::{count, few};
 use crate::time::Time;
 use crate::worker::Trouble;
@@ -262,22 +262,20 @@ impl Leaderless {
             previous: &[],
             capacity: self.capacity,
         };
-        let owners = self.strategy.assign(input).owners;
+        let mut owners = self.strategy.assign(input).owners;
         self.tell_over_cap(&owners, out);
-        let pinned = |partition: &Partition| {
-            let pin = overrides.pin_of(&partition.id)?;
+        let pinned = |partition: &PartitionId| {
+            let pin = overrides.pin_of(partition)?;
             let (revision, record) = sessions.get(&pin.worker)?;
             let life = record.incarnation_at(revision);
             let place = self.members.binary_search(&pin.worker).ok()?;
             let holds = pin.incarnation.is_none_or(|pinned| pinned == life);
             u32::try_from(place).ok().filter(|_| holds)
         };
+        put_pins(partitions, &mut owners, pinned);
         let placed = partitions.iter().zip(owners);
         self.target = placed
-            .map(|(partition, owner)| {
-                let goes_on = !overrides.pauses(&partition.id);
-                pinned(partition).or(owner).filter(|_| goes_on)
-            })
+            .map(|(partition, owner)| owner.filter(|_| !overrides.pauses(&partition.id)))
             .collect();
         self.stand_in.retain(|id| !overrides.pauses(id));
     }

@@ -60,6 +60,7 @@ fn head(group: &Group) -> Value {
         name: group.name.clone(),
         coordination: group.coordination.clone(),
         stream: None,
+        strategy: None,
         closed: group.closed,
         leader: group.leader.clone(),
         term: group.term,

@@ -383,6 +383,7 @@ mod tests {
             name: format!("at {number}"),
             coordination: "leader".into(),
             stream: None,
+            strategy: None,
             closed: false,
             leader: None,
             term: None,

@@ -12,6 +12,7 @@ use crate::tls::{Certificates, Tls};
 pub struct Builder {
     pub(super) version: String,
     pub(super) login: Login,
+    limited: Vec<Limited>,
     max_payload: Option<u64>,
     store_limit: Option<u64>,
     jetstream: bool,
@@ -28,11 +29,20 @@ pub(super) enum Login {
     Nkey,
 }
 
+/// A user beside the first, who may publish to all but some subjects.
+#[derive(Clone, Debug)]
+struct Limited {
+    name: String,
+    password: String,
+    denied: Vec<String>,
+}
+
 impl Builder {
     pub(super) fn new(version: &str) -> Self {
         Self {
             version: version.to_owned(),
             login: Login::None,
+            limited: Vec::new(),
             max_payload: None,
             store_limit: None,
             jetstream: true,
@@ -52,6 +62,17 @@ impl Builder {
             name: name.to_owned(),
             password: password.to_owned(),
         };
+        self
+    }
+
+    /// There is this user, too, beside the one of [`user`](Self::user): it may not publish to these
+    /// subjects.
+    pub fn limited_user(mut self, name: &str, password: &str, denied: &[&str]) -> Self {
+        self.limited.push(Limited {
+            name: name.to_owned(),
+            password: password.to_owned(),
+            denied: denied.iter().map(|subject| (*subject).to_owned()).collect(),
+        });
         self
     }
 
@@ -125,10 +146,25 @@ impl Builder {
             Login::None => {}
             Login::Credentials => line(&mut text, format_args!("{}", credentials::config())),
             Login::Nkey => line(&mut text, format_args!("{}", credentials::nkey_config())),
-            Login::User { name, password } => line(
-                &mut text,
-                format_args!("authorization {{ user: \"{name}\", password: \"{password}\" }}"),
-            ),
+            Login::User { name, password } => {
+                let mut users = format!("{{ user: \"{name}\", password: \"{password}\" }}");
+                for Limited {
+                    name,
+                    password,
+                    denied,
+                } in &self.limited
+                {
+                    // A list of quoted texts is the same here as there.
+                    users.push_str(&format!(
+                        ", {{ user: \"{name}\", password: \"{password}\", permissions: {{ \
+                         publish: {{ deny: {denied:?} }} }} }}"
+                    ));
+                }
+                line(
+                    &mut text,
+                    format_args!("authorization {{ users: [ {users} ] }}"),
+                );
+            }
             Login::Token(token) => {
                 line(
                     &mut text,

@@ -167,11 +167,89 @@ impl Follower {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
     use super::*;
     use crate::inspect::tests::{Desk, partition};
+    use crate::store::faulty::Faulty;
+    use crate::store::{Entry, Memory, Revision, Scope, Store, Watch, Write};
     use parti_core::ids::Offset;
     use parti_core::key::Key;
     use parti_core::record::SessionStatus;
+
+    /// What a store was asked for.
+    #[derive(Debug)]
+    struct Counted {
+        inner: Faulty,
+        watches: AtomicUsize,
+        reads: AtomicUsize,
+    }
+
+    #[async_trait::async_trait]
+    impl Store for Counted {
+        fn name(&self) -> &str {
+            self.inner.name()
+        }
+
+        async fn read(&self, key: &str) -> Result<Option<Entry>, Error> {
+            self.reads.fetch_add(1, Ordering::Relaxed);
+            self.inner.read(key).await
+        }
+
+        async fn list(&self, scope: &Scope) -> Result<Vec<Entry>, Error> {
+            self.reads.fetch_add(1, Ordering::Relaxed);
+            self.inner.list(scope).await
+        }
+
+        async fn write(&self, batch: Vec<Write>) -> Vec<Result<Revision, Error>> {
+            self.inner.write(batch).await
+        }
+
+        fn watch(&self, scope: Scope) -> Watch {
+            self.watches.fetch_add(1, Ordering::Relaxed);
+            self.inner.watch(scope)
+        }
+    }
+
+    /// `parti watch` and the dashboard live on this.
+    #[tokio::test(start_paused = true)]
+    async fn whoever_follows_costs_the_store_one_watch_and_no_reads() {
+        let line = Faulty::new(Arc::new(Memory::new()), 1);
+        let counted = Arc::new(Counted {
+            inner: line.clone(),
+            watches: AtomicUsize::new(0),
+            reads: AtomicUsize::new(0),
+        });
+        // Others write past the one that is counted.
+        let desk = Desk {
+            store: GroupStore::new(Arc::new(line.clone()), "g").expect("a name"),
+        };
+        let looked_at = GroupStore::new(counted.clone(), "g").expect("a name");
+        let mut sights = follow(&looked_at, Pace::Close);
+        assert_eq!(sights.next().await, Some(Sight::NoGroup));
+        desk.group().await;
+        let life = desk.session("worker-0", SessionStatus::Live).await;
+        desk.told("worker-0", life, &["0", "1"], &[]).await;
+        for turn in 1..=20 {
+            for id in ["0", "1"] {
+                desk.owned(id, Some(("worker-0", life)), Some(turn)).await;
+            }
+            desk.decide(|overrides| overrides.pause(&partition("1")))
+                .await;
+            let last = async |sights: &mut BoxStream<'static, Sight>| {
+                let seen = group(sights.next().await);
+                seen.partitions.get(1).and_then(|one| one.offset)
+            };
+            while last(&mut sights).await != Some(Offset(turn)) {}
+        }
+        line.outage(true);
+        while !matches!(sights.next().await, Some(Sight::Blind(_))) {}
+        line.outage(false);
+        while !matches!(sights.next().await, Some(Sight::Group(_))) {}
+        let count = |of: &AtomicUsize| of.load(Ordering::Relaxed);
+        assert_eq!((count(&counted.watches), count(&counted.reads)), (1, 0));
+    }
 
     fn group(sight: Option<Sight>) -> Group {
         match sight {

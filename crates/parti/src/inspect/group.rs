@@ -23,6 +23,9 @@ pub struct Group {
     /// Which log or stream it is about, as its source told; `None` if the source tells none.
     #[serde(skip)]
     pub stream: Option<u64>,
+    /// By which strategy, with its parameters; `None` where that is not recorded yet.
+    #[serde(skip)]
+    pub strategy: Option<String>,
     /// Whether an operator is deleting it.
     pub closed: bool,
     /// Who leads, if somebody does.
@@ -137,6 +140,7 @@ impl Group {
             name: name.to_owned(),
             coordination: identity.map_or_else(String::new, |group| group.coordination.clone()),
             stream: identity.map(|group| group.stream).filter(|id| *id != 0),
+            strategy: strategy(records),
             closed: records.is_closed(),
             plan: plan(records),
             workers: workers(records, leader.as_ref()),
@@ -201,6 +205,15 @@ impl Group {
     pub fn lag(&self) -> Option<u64> {
         let lags: Vec<u64> = self.partitions.iter().filter_map(|p| p.lag).collect();
         (!lags.is_empty()).then(|| lags.into_iter().fold(0, u64::saturating_add))
+    }
+}
+
+/// With a leader its plan says so; without one the group's own record.
+fn strategy(records: &Records) -> Option<String> {
+    let everybodys = records.identity().and_then(|group| group.strategy.clone());
+    match records.plan.as_ref().map(|stored| &stored.record) {
+        Some(Record::Plan(plan)) if everybodys.is_none() => Some(plan.fingerprint.strategy.clone()),
+        _ => everybodys,
     }
 }
 

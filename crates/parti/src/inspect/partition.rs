@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use parti_core::ids::{Epoch, Incarnation, Offset, PartitionId, WorkerId};
 use parti_core::key::Key;
-use parti_core::record::{Begun, PartitionRecord, Record};
+use parti_core::record::{Begun, PartitionRecord, Pinned, Record};
 use serde::Serialize;
 
 use super::records::session_of;
@@ -14,7 +14,7 @@ use super::{Bounds, Records};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum OwnerSession {
-    /// It lives, as far as its record says.
+    /// It lives, as far as is known: nothing says that it is over.
     Live,
     /// It lives, and hands over what it has.
     Leaving,
@@ -145,10 +145,9 @@ pub(super) fn partitions(records: &Records) -> Vec<PartitionView> {
         .collect();
     for (id, _, record) in records.checkpoints() {
         let mut view = PartitionView::recorded(id, record);
-        view.owner_session = record.owner.as_ref().map(|(owner, life)| {
-            let session = sessions.get(owner);
-            session.map_or(OwnerSession::Over, |stored| session_of(stored, *life))
-        });
+        let owner = record.owner.as_ref();
+        view.owner_session =
+            owner.map(|(owner, life)| session_of(sessions.get(owner).copied(), *life));
         views.insert(id.clone(), view);
     }
     let mut known = |id: &PartitionId, change: &dyn Fn(&mut PartitionView)| {
@@ -169,11 +168,17 @@ pub(super) fn partitions(records: &Records) -> Vec<PartitionView> {
         }
     }
     let paused = records.paused();
+    // What was moved to a life that is over stays nowhere any more.
+    let holds = |pin: &&Pinned| {
+        pin.incarnation.is_none_or(|life| {
+            session_of(sessions.get(&pin.worker).copied(), life) != OwnerSession::Over
+        })
+    };
     let mut views: Vec<PartitionView> = views.into_values().collect();
     for view in &mut views {
         view.paused = paused.binary_search(&view.id).is_ok();
         let pin = records.overrides().and_then(|all| all.pin_of(&view.id));
-        view.pinned_to = pin.map(|pin| pin.worker.clone());
+        view.pinned_to = pin.filter(holds).map(|pin| pin.worker.clone());
     }
     sort(&mut views);
     views

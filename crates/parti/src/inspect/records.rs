@@ -1,5 +1,6 @@
 //! Everything that a group has in the store, as found.
 
+use std::cmp::Ordering;
 use std::collections::BTreeMap;
 
 use parti_core::config::Coordination;
@@ -44,19 +45,20 @@ fn find(list: &[Stored], key: &Key) -> Result<usize, usize> {
 
 impl Records {
     /// Reads all of them: the overrides before anything else, because whoever writes those has told
-    /// before in other records why. So whoever finds the one finds the other, too.
+    /// before in other records why. So whoever finds the one finds the other, too. For the same
+    /// reason partitions come before workers: whoever takes one has claimed its id before.
     pub async fn read(store: &GroupStore) -> Result<Self, Error> {
         let overrides = store.read(&Key::Overrides).await?;
-        let (group, leader, plan, workers, assignments, requests, partitions, events) = tokio::try_join!(
+        let (group, leader, plan, assignments, requests, partitions, events) = tokio::try_join!(
             store.read(&Key::Group),
             store.read(&Key::Leader),
             store.read(&Key::Plan),
-            store.list(Prefix::Workers),
             store.list(Prefix::Assignments),
             store.list(Prefix::Requests),
             store.list(Prefix::Partitions),
             store.list(Prefix::Events),
         )?;
+        let workers = store.list(Prefix::Workers).await?;
         Ok(Self {
             group,
             leader,
@@ -212,7 +214,7 @@ impl Records {
     pub fn owner_session(&self, owner: &WorkerId, life: Incarnation) -> OwnerSession {
         let key = Key::Worker(owner.clone());
         let found = self.workers.iter().find(|stored| stored.key == key);
-        found.map_or(OwnerSession::Over, |stored| session_of(stored, life))
+        session_of(found, life)
     }
 
     /// What operators decided, if it can be read.
@@ -245,17 +247,26 @@ impl Records {
     }
 }
 
-/// What a session's record says of one life of its id.
-pub(super) fn session_of(stored: &Stored, life: Incarnation) -> OwnerSession {
-    let Record::Worker(record) = &stored.record else {
+/// What a session's record says of one life of its id. Only what can never be otherwise again counts
+/// as its end: that life over, or a later one. A record of an earlier life is merely an old view of a
+/// worker that came back, whatever it says; and none at all is an old view of one that is new, as
+/// nobody deletes these records while there are partitions (`operate/delete`: partitions go first, so
+/// that whatever was planned for one meets a conflict). So workers that are gone never keep anybody
+/// from changing what was theirs: their records say that they are. Where those were lost with a part of
+/// the store, silence tells (`operate/evidence`), as it does of whoever died without a word.
+pub(super) fn session_of(found: Option<&Stored>, life: Incarnation) -> OwnerSession {
+    let Some((revision, Record::Worker(record))) =
+        found.map(|stored| (stored.revision, &stored.record))
+    else {
         return OwnerSession::Live;
     };
-    if record.incarnation_at(stored.revision) > life {
-        return OwnerSession::Over;
-    }
-    match record.status {
-        SessionStatus::Leaving => OwnerSession::Leaving,
-        status if status.is_over() => OwnerSession::Over,
-        _ => OwnerSession::Live,
+    match record.incarnation_at(revision).cmp(&life) {
+        Ordering::Less => OwnerSession::Live,
+        Ordering::Greater => OwnerSession::Over,
+        Ordering::Equal => match record.status {
+            SessionStatus::Leaving => OwnerSession::Leaving,
+            status if status.is_over() => OwnerSession::Over,
+            _ => OwnerSession::Live,
+        },
     }
 }

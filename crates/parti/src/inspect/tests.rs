@@ -232,10 +232,11 @@ async fn partitions_have_their_owner_its_session_and_their_lag() {
         "numbers by their value"
     );
     let sessions: Vec<_> = seen.partitions.iter().map(|p| p.owner_session).collect();
-    let over = Some(OwnerSession::Over);
+    let (over, live) = (Some(OwnerSession::Over), Some(OwnerSession::Live));
     assert_eq!(
         sessions,
-        [over, over, over, None, None, Some(OwnerSession::Live)]
+        [over, over, live, None, None, live],
+        "worker-9 has no record that would say that it is gone"
     );
     let untaken = seen.partition(&partition("6")).expect("told of").clone();
     assert_eq!((untaken.epoch, untaken.next_offset), (Epoch(0), None));
@@ -268,6 +269,34 @@ fn stages(group: &Group) -> Vec<(&str, Stage)> {
     (group.handoffs.iter())
         .map(|handoff| (handoff.partition.as_str(), handoff.stage))
         .collect()
+}
+
+#[tokio::test]
+async fn only_its_own_end_or_a_later_life_shows_that_an_owner_is_gone() {
+    use OwnerSession::{Leaving, Live, Over};
+    for (status, own) in [
+        (SessionStatus::Live, Live),
+        (SessionStatus::Leaving, Leaving),
+        (SessionStatus::Revoked, Live),
+        (SessionStatus::Goodbye, Over),
+        (SessionStatus::Evicted, Over),
+        (SessionStatus::Free, Over),
+    ] {
+        let desk = Desk::new();
+        desk.group().await;
+        let life = desk.session("worker-0", status).await;
+        for (known, expected) in [
+            (Incarnation(life.0 - 1), Over),
+            (life, own),
+            // The record is older than its owner.
+            (Incarnation(life.0 + 1), Live),
+        ] {
+            desk.owned("0", Some(("worker-0", known)), None).await;
+            let seen = desk.seen().await;
+            let session = seen.partitions[0].owner_session;
+            assert_eq!(session, Some(expected), "{status:?} {known}");
+        }
+    }
 }
 
 #[tokio::test]

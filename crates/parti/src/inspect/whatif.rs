@@ -4,23 +4,25 @@
 //!   a group, or numbers ──▶ Case ── Wish: join, go, weigh ──▶ Case
 //!                                                               │
 //!       balance, movement, who gets what ◀── every strategy ◀───┘
+//!                                              below what operators decided
 //! ```
 //!
 //! A group's own plan may also wait: for windows, cooldown and threshold.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::mem::discriminant;
 use std::sync::Arc;
 
 use parti_core::codec;
-use parti_core::config::{Config, StrategyChoice};
+use parti_core::config::{Config, Coordination, StrategyChoice};
 use parti_core::ids::{PartitionId, WorkerId};
 use parti_core::partition::{self, MAX_WEIGHT, Partition};
 use parti_core::problem::{Problem, Problems};
 use parti_core::record::SessionStatus;
-use parti_core::strategy::{Answer, Input, Strategy, from_choice};
+use parti_core::strategy::{Answer, Input, Question, Strategy, from_choice, from_name};
 use serde::Serialize;
 
-use super::Group;
+use super::{Group, WorkerView};
 
 /// The most workers that make sense.
 const MAX_WORKERS: u32 = 100_000;
@@ -34,6 +36,43 @@ pub struct Case {
     pub partitions: Arc<[Partition]>,
     /// Who serves each partition now; `None`: each strategy starts from its own answer.
     pub owners: Option<BTreeMap<PartitionId, WorkerId>>,
+    standing: Standing,
+}
+
+/// What stands above any strategy.
+#[derive(Clone, Debug, Default)]
+struct Standing {
+    /// Who gets nothing.
+    apart: BTreeMap<WorkerId, Apart>,
+    paused: BTreeSet<PartitionId>,
+    pinned: BTreeMap<PartitionId, WorkerId>,
+    /// Everybody computes who has what, from who is there and nothing else.
+    leaderless: bool,
+    /// By its name, as recorded.
+    strategy: Option<String>,
+}
+
+/// Why a worker gets nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Apart {
+    /// An operator has drained it.
+    Drained,
+    /// It hands over what it has, and goes.
+    Leaving,
+    /// It says that something is wrong with it. With a leader it keeps what it has.
+    Degraded,
+}
+
+impl Apart {
+    fn of(worker: &WorkerView) -> Option<Self> {
+        if worker.drained {
+            Some(Self::Drained)
+        } else if worker.status == SessionStatus::Leaving {
+            Some(Self::Leaving)
+        } else {
+            worker.degraded.as_ref().map(|_| Self::Degraded)
+        }
+    }
 }
 
 /// What is to be different.
@@ -50,9 +89,7 @@ pub struct Wish {
 impl Case {
     /// A group as it is, with these partitions, or those that it knows: its records hold no weights.
     pub fn of(group: &Group, partitions: Option<Arc<[Partition]>>) -> Result<Self, Problems> {
-        let there = |status| matches!(status, SessionStatus::Live | SessionStatus::Leaving);
-        let workers = group.workers.iter().filter(|worker| there(worker.status));
-        let workers = workers.map(|worker| worker.id.clone()).collect();
+        let workers = there(group).map(|worker| worker.id.clone()).collect();
         let owners = group.partitions.iter().filter_map(|partition| {
             let owner = partition.owner.as_ref().filter(|_| partition.is_served());
             Some((partition.id.clone(), owner?.clone()))
@@ -77,6 +114,7 @@ impl Case {
             workers: in_order(workers),
             partitions,
             owners: Some(owners),
+            standing: Standing::of(group),
         })
     }
 
@@ -89,7 +127,39 @@ impl Case {
             workers: in_order(workers.collect()),
             partitions,
             owners: None,
+            standing: Standing::default(),
         })
+    }
+
+    /// Why this worker gets nothing, if it does not.
+    pub fn apart(&self, worker: &WorkerId) -> Option<Apart> {
+        self.standing.apart.get(worker).copied()
+    }
+
+    /// How many of the partitions an operator has paused: nobody gets those.
+    pub fn paused(&self) -> usize {
+        let paused = |partition: &&Partition| self.standing.paused.contains(&partition.id);
+        self.partitions.iter().filter(paused).count()
+    }
+
+    /// The group's own strategy with its parameters, if that is recorded.
+    pub fn strategy(&self) -> Option<&str> {
+        self.standing.strategy.as_deref()
+    }
+
+    /// Every strategy there is: the group's own with its parameters, before the others with theirs by
+    /// default. One that this program does not have is left out.
+    pub fn strategies(&self) -> Vec<StrategyChoice> {
+        let own = self.strategy().and_then(from_name);
+        let of_its_kind = own.as_ref().map(discriminant);
+        let defaults = [
+            Config::default().strategy,
+            StrategyChoice::FairShare,
+            StrategyChoice::RoundRobin,
+        ];
+        let others = defaults.into_iter();
+        let others = others.filter(|choice| Some(discriminant(choice)) != of_its_kind);
+        own.into_iter().chain(others).collect()
     }
 
     /// The same after a wish; one that cannot be is refused.
@@ -134,8 +204,47 @@ impl Case {
             workers: in_order(workers),
             partitions: partitions.into(),
             owners: self.owners.clone(),
+            standing: self.standing.clone(),
         })
     }
+
+    /// Those who may receive, in order.
+    fn receivers(&self) -> Vec<WorkerId> {
+        let workers = self.workers.iter();
+        let free = workers.filter(|worker| self.apart(worker).is_none());
+        free.cloned().collect()
+    }
+
+    /// Whether this worker, if it is there, keeps what it has and gets nothing.
+    fn keeps(&self, worker: &WorkerId) -> bool {
+        !self.standing.leaderless
+            && self.apart(worker) == Some(Apart::Degraded)
+            && self.workers.binary_search(worker).is_ok()
+    }
+}
+
+impl Standing {
+    fn of(group: &Group) -> Self {
+        let apart = there(group).filter_map(|worker| Some((worker.id.clone(), Apart::of(worker)?)));
+        let paused = group.partitions.iter().filter(|one| one.paused);
+        let pinned = group.partitions.iter().filter_map(|one| {
+            let worker = one.pinned_to.clone()?;
+            Some((one.id.clone(), worker))
+        });
+        Self {
+            apart: apart.collect(),
+            paused: paused.map(|one| one.id.clone()).collect(),
+            pinned: pinned.collect(),
+            leaderless: group.coordination == Coordination::Leaderless.name(),
+            strategy: group.strategy.clone(),
+        }
+    }
+}
+
+fn there(group: &Group) -> impl Iterator<Item = &WorkerView> {
+    let there = |status| matches!(status, SessionStatus::Live | SessionStatus::Leaving);
+    let workers = group.workers.iter();
+    workers.filter(move |worker| there(worker.status))
 }
 
 /// Strategies want workers in order.
@@ -158,6 +267,8 @@ fn at_most(field: &str, number: u32) -> Result<(), Problems> {
 pub struct Outcome {
     /// Its name, with its parameters.
     pub strategy: String,
+    /// Whether it is the group's own.
+    pub own: bool,
     /// The largest share against the mean, by weight; 1 is perfect.
     pub balance_by_weight: f64,
     /// The same by count.
@@ -168,7 +279,7 @@ pub struct Outcome {
     pub placed: u64,
     /// The least that had to be taken from workers that stay, for even counts.
     pub least_moved: u64,
-    /// Given to nobody.
+    /// Given to nobody, though nobody paused it.
     pub unserved: u64,
     /// What each worker has, before and after.
     pub workers: BTreeMap<WorkerId, Share>,
@@ -196,15 +307,6 @@ pub struct Placed {
     pub after: Option<WorkerId>,
 }
 
-/// Every strategy there is, with its default parameters.
-pub fn strategies() -> [StrategyChoice; 3] {
-    [
-        Config::default().strategy,
-        StrategyChoice::FairShare,
-        StrategyChoice::RoundRobin,
-    ]
-}
-
 /// What each of these strategies would do.
 pub fn outcomes(
     before: &Case,
@@ -229,8 +331,9 @@ fn outcome(strategy: &Arc<dyn Strategy>, before: &Case, after: &Case, cap: Optio
             owners(before, &strategy.assign(input))
         }
     };
+    let receivers = after.receivers();
     let number = |worker: &WorkerId| {
-        let place = after.workers.binary_search(worker).ok()?;
+        let place = receivers.binary_search(worker).ok()?;
         u32::try_from(place).ok()
     };
     let previous: Vec<Option<u32>> = (after.partitions.iter())
@@ -240,15 +343,44 @@ fn outcome(strategy: &Arc<dyn Strategy>, before: &Case, after: &Case, cap: Optio
     let fresh = before.owners.is_none()
         && before.workers == after.workers
         && before.partitions == after.partitions;
-    let input = Input {
-        workers: &after.workers,
+    let whole = Input {
+        workers: &receivers,
         partitions: &after.partitions,
         previous: if fresh { &[] } else { &previous },
         capacity: cap,
     };
-    let answer = strategy.assign(input);
-    let (balance, movement) = (answer.balance(input), answer.movement(input));
-    let has = owners(after, &answer);
+    let standing = &after.standing;
+    let paused = |id: &PartitionId| standing.paused.contains(id);
+    let kept = |id: &PartitionId| {
+        had.get(id)
+            .filter(|owner| after.keeps(owner) && !paused(id))
+    };
+    let question = Question::about(whole, |place| {
+        let id = &after.partitions[place].id;
+        !paused(id) && kept(id).is_none()
+    });
+    let pinned = |id: &PartitionId| standing.pinned.get(id).and_then(number);
+    let answer = if standing.leaderless {
+        // Everybody asks about all, also about what is paused.
+        let anew = Input {
+            previous: &[],
+            ..whole
+        };
+        let all = Question::about(anew, |_| true);
+        question.answer_of(&all.owners(&all.answer(&**strategy, pinned)))
+    } else {
+        question.answer(&**strategy, pinned)
+    };
+    let balance = answer.balance(question.input());
+    let movement = answer.movement(question.input());
+    let given = question.owners(&answer);
+    let mut has = BTreeMap::new();
+    for (partition, owner) in after.partitions.iter().zip(given) {
+        let owner = owner.and_then(|owner| receivers.get(owner as usize));
+        if let Some(owner) = owner.or(kept(&partition.id)) {
+            has.insert(partition.id.clone(), owner.clone());
+        }
+    }
     let mut workers: BTreeMap<WorkerId, Share> = BTreeMap::new();
     for worker in before.workers.iter().chain(&after.workers) {
         workers.entry(worker.clone()).or_default();
@@ -272,6 +404,7 @@ fn outcome(strategy: &Arc<dyn Strategy>, before: &Case, after: &Case, cap: Optio
         partitions.insert(partition.id.clone(), placed);
     }
     Outcome {
+        own: standing.strategy == Some(strategy.name()),
         strategy: strategy.name(),
         balance_by_weight: balance.by_weight(),
         balance_by_count: balance.by_count(),
@@ -292,3 +425,6 @@ fn owners(case: &Case, answer: &Answer) -> BTreeMap<PartitionId, WorkerId> {
     });
     owned.collect()
 }
+
+#[cfg(test)]
+mod tests;

@@ -37,8 +37,9 @@ pub(super) struct Evidence {
     since: Option<Instant>,
     /// Since when owners are told to let go of these.
     told: BTreeMap<PartitionId, Instant>,
-    /// Each owner's session as last heard, and since when it is that.
-    heard: BTreeMap<WorkerId, (Revision, Instant)>,
+    /// Each owner's session as last heard, and since when it is that. One that is not there is as
+    /// silent as one that is not renewed.
+    heard: BTreeMap<WorkerId, (Option<Revision>, Instant)>,
 }
 
 impl Evidence {
@@ -84,12 +85,11 @@ impl Evidence {
             } else {
                 self.told.remove(partition);
             }
-            if let Some(revision) = sessions.get(owner) {
-                let heard = self.heard.entry(owner.clone());
-                let heard = heard.or_insert((*revision, now));
-                if heard.0 != *revision {
-                    *heard = (*revision, now);
-                }
+            let revision = sessions.get(owner).copied();
+            let heard = self.heard.entry(owner.clone());
+            let heard = heard.or_insert((revision, now));
+            if heard.0 != revision {
+                *heard = (revision, now);
             }
         }
     }
@@ -182,5 +182,21 @@ mod tests {
             let all = looked(&mut evidence, &desk, again).await;
             assert_eq!(all, Notices::NotBefore(again + LEASE));
         }
+    }
+    /// What was lost with a part of the store never comes back.
+    #[tokio::test]
+    async fn an_owner_without_a_session_notices_as_one_that_is_silent() {
+        let (desk, began) = (Desk::new(), Instant::now());
+        desk.group().await;
+        let gone = Some(("worker-0", parti_core::ids::Incarnation(7)));
+        desk.owned("0", gone, None).await;
+        let mut evidence = Evidence::new(LEASE);
+        let later = Notices::NotBefore(began + LEASE);
+        let all = after_each(&mut evidence, &desk, began, None).await;
+        assert_eq!(all, [later, later, Notices::Surely]);
+        // It was merely not heard of yet.
+        desk.session("worker-0", SessionStatus::Live).await;
+        let now = began + 2 * LEASE;
+        assert_eq!(looked(&mut evidence, &desk, now).await, Notices::No);
     }
 }

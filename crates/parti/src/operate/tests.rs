@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use parti_core::ids::{Epoch, Incarnation, Offset};
 use parti_core::key::{Key, Prefix};
-use parti_core::record::{Record, Request, SessionStatus};
+use parti_core::record::{EventKind, EventRecord, Record, Request, SessionStatus};
+use parti_core::worker::chronicle;
 
 use super::*;
 use crate::inspect::tests::{Desk, partition, worker};
@@ -18,7 +19,7 @@ mod marks;
 mod meddled;
 mod other_source;
 
-use meddled::meddled;
+use meddled::{When, meddled};
 
 const SILENCE: Duration = Duration::from_secs(10);
 
@@ -106,6 +107,48 @@ async fn a_checkpoint_moves_with_a_higher_epoch_and_no_owner() {
     assert_eq!(nobody.verdict, Verdict::Unknown);
 }
 
+/// A stopped group has no worker that would do it.
+#[tokio::test]
+async fn what_is_told_by_hand_has_the_oldest_lines_go() {
+    // Somebody else appends at the same time.
+    let (desk, meddled) = meddled(When::BeforeWrite("events"), |desk| {
+        Box::pin(async move { event(&desk, 1_006).await })
+    });
+    desk.group().await;
+    desk.owned("0", None, Some(9)).await;
+    for number in 1..=1_005 {
+        event(&desk, number).await;
+    }
+    let numbers = async || -> Vec<u64> {
+        let history = desk.seen().await.history;
+        history.iter().map(|line| line.number).collect()
+    };
+    meddled.arm();
+    change(&desk, "0", 50, Rules::default()).await;
+    assert!(meddled.has_come());
+    // It made room for its own, and knew of no other.
+    assert_eq!(numbers().await, (7..=1_007).collect::<Vec<u64>>());
+    for next in 51..60 {
+        change(&desk, "0", next, Rules::default()).await;
+        assert_eq!(numbers().await.len(), chronicle::KEPT);
+    }
+    let told = desk.seen().await.history;
+    assert!(told[999].text.contains("of 0 from 58 to 59"), "{told:?}");
+}
+
+async fn event(desk: &Desk, number: u64) {
+    let event = EventRecord {
+        at: 1,
+        worker: worker("worker-0"),
+        kind: EventKind::Plan,
+        text: "planned".into(),
+        moves: None,
+        nonce: parti_core::ids::Nonce(number),
+    };
+    desk.put(Key::Event(number), Record::Event(Arc::new(event)))
+        .await;
+}
+
 #[tokio::test]
 async fn a_partition_that_is_named_twice_is_changed_once() {
     let desk = Desk::new();
@@ -162,6 +205,55 @@ async fn what_is_served_is_left_alone_unless_paused_or_forced() {
         .await;
     let of_a_dead_one = change(&desk, "1", 20, Rules::default()).await;
     assert_eq!(of_a_dead_one.verdict, Verdict::Change);
+}
+
+/// Only its own life's end, or a later life, shows that an owner is gone.
+#[tokio::test]
+async fn an_owner_that_no_session_shows_to_be_gone_is_left_alone_unless_forced() {
+    let desk = Desk::new();
+    desk.group().await;
+    let over = desk.session("worker-0", SessionStatus::Evicted).await;
+    let next = Incarnation(over.0 + 1);
+    for (id, owner, life, verdict) in [
+        ("0", "worker-0", over, Verdict::Change),
+        ("1", "worker-0", Incarnation(over.0 - 1), Verdict::Change),
+        // It came back, and what was read of it is old.
+        ("2", "worker-0", next, Verdict::Served),
+        // It is new, and what was read is from before it came.
+        ("3", "worker-1", next, Verdict::Served),
+    ] {
+        desk.owned(id, Some((owner, life)), Some(9)).await;
+        let asked = change(&desk, id, 20, Rules::default()).await;
+        assert_eq!(asked.verdict, verdict, "{owner} {life}");
+        let is_served = (verdict == Verdict::Served).then(|| worker(owner));
+        assert_eq!(asked.served_by, is_served);
+        // Its record may be lost for good: then its silence counts.
+        let forced = change(&desk, id, 30, rules(true, false)).await;
+        assert_eq!(forced.verdict, Verdict::Change, "{owner} {life}");
+    }
+}
+
+#[tokio::test]
+async fn a_worker_that_comes_back_while_records_are_read_is_not_fenced() {
+    for between in ["workers", "partitions"] {
+        let (desk, meddled) = meddled(When::AfterList(between), |desk| {
+            Box::pin(async move {
+                let life = desk.session("worker-0", SessionStatus::Live).await;
+                desk.owned("0", Some(("worker-0", life)), Some(9)).await;
+            })
+        });
+        desk.group().await;
+        let over = desk.session("worker-0", SessionStatus::Evicted).await;
+        desk.owned("0", Some(("worker-0", over)), Some(9)).await;
+        meddled.arm();
+        let asked = change(&desk, "0", 20, Rules::default()).await;
+        assert!(meddled.has_come());
+        assert_eq!(asked.verdict, Verdict::Served, "after {between}");
+        let seen = desk.seen().await;
+        let now = seen.partition(&partition("0")).expect("there");
+        assert_eq!(now.owner, Some(worker("worker-0")), "after {between}");
+        assert!(now.is_served());
+    }
 }
 
 #[tokio::test]

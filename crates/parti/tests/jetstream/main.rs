@@ -10,3 +10,4 @@ mod ledger;
 mod moves;
 mod opening;
 mod scene;
+mod trial;

@@ -22,10 +22,13 @@ use crate::table::{Cell, Table};
 
 /// Look at everything a group needs, and say what to mend.
 ///
-/// Connects to store and source; checks versions, permissions (by a key that is written and
-/// deleted, where no group can have one), answers, clocks, retention and replicas; the settings
-/// against the store's own failover; and with --group the group itself. Nothing else is changed,
-/// except that a server's bucket or tables are made if there are none; that is told.
+/// Connects to store and source; checks versions, permissions, answers, clocks, retention and
+/// replicas; the settings against the store's own failover; and with --group the group itself.
+/// Permissions are tried: a key is written and deleted where no group can have one, a consumer made
+/// and deleted that can be no worker's, a file made and removed beside a log's, and a dead letter
+/// sent that its stream refuses (who subscribes to that subject hears an empty message). Nothing
+/// else is changed, except that a server's bucket or tables are made if there are none; that is
+/// told.
 ///
 /// Example: parti doctor --store nats://localhost:4222 --source jetstream://localhost:4222/ORDERS
 ///          --group billing --config worker.yaml
@@ -97,7 +100,8 @@ pub async fn run(args: Args) -> Result<(), Failure> {
     let mut findings = Findings::default();
     let config = settings::check(args.config.as_deref(), &mut findings);
     let store = store::check(&args.store, &config, &mut findings).await;
-    let source = source::check(&args.source, &config, &mut findings).await;
+    let group = args.group.as_deref();
+    let source = source::check(&args.source, group, &config, &mut findings).await;
     if let (Some(store), Some(name)) = (&store, &args.group) {
         group::check(store, name, source.as_ref(), &config, &mut findings).await;
     }

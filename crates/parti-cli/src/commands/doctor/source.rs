@@ -1,4 +1,4 @@
-//! The source: reached, and set up so that nothing is lost.
+//! The source: reached, permitted, and set up so that nothing is lost.
 
 use parti::Config;
 use parti::core::config::{HintFor, show_duration};
@@ -14,6 +14,7 @@ use crate::show::{count, now_ms};
 /// Checks the source, if one is named.
 pub async fn check(
     flags: &SourceFlags,
+    group: Option<&str>,
     config: &Config,
     findings: &mut Findings,
 ) -> Option<Located> {
@@ -21,7 +22,10 @@ pub async fn check(
         Ok(Some(opened)) => {
             match &opened {
                 Located::Topic(_) => log(&opened, findings).await,
-                Located::Stream(_) => stream(&opened, config, findings).await,
+                Located::Stream(_) => {
+                    stream(&opened, config, findings).await;
+                    permissions(&opened, group, config, findings).await;
+                }
             }
             Some(opened)
         }
@@ -46,6 +50,10 @@ async fn log(opened: &Located, findings: &mut Findings) {
     };
     let partitions = count(info.partitions.len(), "partition");
     findings.ok("source", format!("topic {} has {partitions}", info.name));
+    match topic.check_writable().await {
+        Ok(()) => findings.ok("permissions", "messages and dead letters can be written"),
+        Err(error) => findings.fail("permissions", error),
+    }
     let settings = &info.settings;
     match (settings.retention_age, settings.retention_bytes) {
         (None, None) => findings.warn(
@@ -132,6 +140,25 @@ async fn stream(opened: &Located, config: &Config, findings: &mut Findings) {
         }
     }
     clock::check(about.clock.as_deref(), before, after, findings);
+}
+
+/// What workers will do, by whoever looks.
+async fn permissions(
+    opened: &Located,
+    group: Option<&str>,
+    config: &Config,
+    findings: &mut Findings,
+) {
+    let Located::Stream(stream) = opened else {
+        return;
+    };
+    for tried in stream.try_out(group, config).await {
+        let what = tried.what;
+        match tried.outcome {
+            Ok(()) => findings.ok("permissions", what),
+            Err(error) => findings.fail("permissions", format!("not known that {what}: {error}")),
+        }
+    }
 }
 
 /// What goes away by itself: as it should, or without a word of it.

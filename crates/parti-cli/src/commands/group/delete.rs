@@ -3,11 +3,12 @@
 use std::time::Duration;
 
 use parti::operate::{self, Reached};
+use serde::Serialize;
 
 use crate::exit::{CODES, Failure};
-use crate::flags::{self, GroupFlags};
+use crate::flags::{self, GroupFlags, OutputFlags};
 use crate::places;
-use crate::show::{count, plain};
+use crate::show::{Shape, count, plain, show};
 
 /// End a group for good: every record of it goes, its checkpoints, too.
 ///
@@ -25,6 +26,18 @@ pub struct Args {
     /// heartbeat_ttl
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = flags::duration)]
     silence: Duration,
+    #[command(flatten)]
+    output: OutputFlags,
+}
+
+/// What a program is told.
+#[derive(Serialize)]
+struct Done<'a> {
+    group: &'a str,
+    sessions_ended: usize,
+    checkpoints: usize,
+    workers: usize,
+    other_records: usize,
 }
 
 /// Does it.
@@ -55,6 +68,16 @@ pub async fn run(args: Args) -> Result<(), Failure> {
             count(deleted.ended, "session"),
             args.silence
         );
+    }
+    if args.output.output != Shape::Table {
+        let done = Done {
+            group: &args.group.group,
+            sessions_ended: deleted.ended,
+            checkpoints: deleted.partitions,
+            workers: deleted.workers,
+            other_records: deleted.others,
+        };
+        return show(args.output.output, &done, |_| String::new());
     }
     tell!(
         "group {} is deleted: {}, {}, {}",

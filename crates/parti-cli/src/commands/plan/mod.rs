@@ -21,7 +21,9 @@ use crate::show::show;
 ///
 /// Workers and partitions come from a group that runs (--store, --group), or from numbers
 /// (--workers, --partitions). What each owner has now counts: with numbers, each strategy starts
-/// from its own answer. A group's own plan may also wait: for windows, cooldown and threshold.
+/// from its own answer. What operators decided stands: drained workers get nothing, nobody gets
+/// what is paused, and pins hold. A group's own strategy comes first, with its parameters. Its own
+/// plan may also wait: for windows, cooldown and threshold.
 ///
 /// Example: parti plan --workers 3 --partitions 100 --add 1
 /// Example: parti plan --store sqlite:data/group.db --group billing --remove worker-2 --weigh 7=5
@@ -84,7 +86,7 @@ fn weight(text: &str) -> Result<(parti::PartitionId, u64), String> {
 pub async fn run(args: Args) -> Result<(), Failure> {
     let before = case::read(&args).await?;
     let after = case::changed(&before, &args)?;
-    let outcomes = whatif::outcomes(&before, &after, args.cap, &whatif::strategies());
+    let outcomes = whatif::outcomes(&before, &after, args.cap, &before.strategies());
     show(args.output.output, &outcomes, |outcomes| {
         outcome::table(outcomes, &after)
     })

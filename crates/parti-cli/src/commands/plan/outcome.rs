@@ -1,6 +1,7 @@
 //! What each strategy would do, as tables.
 
-use parti::inspect::whatif::{Case, Outcome};
+use parti::core::text::count;
+use parti::inspect::whatif::{Apart, Case, Outcome};
 
 use crate::table::{Table, or_dash};
 
@@ -44,5 +45,38 @@ pub fn table(outcomes: &[Outcome], after: &Case) -> String {
         }
         shares.wide_row(cells);
     }
-    format!("{strategies}\n{shares}")
+    format!("{strategies}\n{shares}{}", remarks(outcomes, after))
+}
+
+/// What stands above any strategy, and which is the group's own.
+fn remarks(outcomes: &[Outcome], after: &Case) -> String {
+    let mut lines = Vec::new();
+    for worker in &after.workers {
+        lines.extend(after.apart(worker).map(|why| match why {
+            Apart::Drained => format!("{worker} is drained: it gets nothing"),
+            Apart::Leaving => format!("{worker} is leaving: it gets nothing"),
+            Apart::Degraded => format!("{worker} is degraded: it gets nothing new"),
+        }));
+    }
+    match after.paused() {
+        0 => {}
+        1 => lines.push("1 partition is paused: nobody gets it".into()),
+        paused => {
+            let paused = count(paused as u64, "partition");
+            lines.push(format!("{paused} are paused: nobody gets them"));
+        }
+    }
+    if let Some(own) = after.strategy() {
+        let is_there = outcomes.iter().any(|outcome| outcome.own);
+        let but = if is_there {
+            ""
+        } else {
+            ", which this program does not have"
+        };
+        lines.push(format!("the group goes by {own}{but}"));
+    }
+    if lines.is_empty() {
+        return String::new();
+    }
+    format!("\n{}\n", lines.join("\n"))
 }

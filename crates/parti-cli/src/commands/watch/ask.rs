@@ -8,15 +8,13 @@
 
 use parti::core::record::{Request, SessionStatus};
 use parti::inspect::{PartitionView, WorkerView};
-use parti::operate::{self, CarriedOut};
+use parti::operate::{self, CarriedOut, Reason};
 use parti::{PartitionId, WorkerId};
 
 use super::app::{App, Effect, Key, Mode, Pane, step};
 use super::events::Told;
 use super::list::{self, Health};
 
-/// The longest reason, in characters.
-const LONGEST_WHY: usize = 200;
 /// So many of our own lines are kept.
 const TOLD: usize = 100;
 
@@ -164,7 +162,12 @@ impl App {
             (Asking::Why { request, mut why }, key) => {
                 match key {
                     Key::Backspace => drop(why.pop()),
-                    Key::Char(letter) if why.chars().count() < LONGEST_WHY => why.push(letter),
+                    Key::Char(letter) => {
+                        why.push(letter);
+                        if !is_taken(&why) {
+                            why.pop();
+                        }
+                    }
                     _ => {}
                 }
                 Mode::Ask(Asking::Why { request, why })
@@ -265,6 +268,15 @@ impl App {
     fn say(&mut self, health: Health, text: String) {
         self.said = Some((health, text));
     }
+}
+
+/// Whether the group would take this reason: nobody is to find out after his yes.
+fn is_taken(why: &str) -> bool {
+    let reason = Reason {
+        by: "somebody".to_owned(),
+        why: why.to_owned(),
+    };
+    reason.check().is_ok()
 }
 
 fn why(request: Request) -> Asking {

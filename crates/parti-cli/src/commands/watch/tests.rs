@@ -84,6 +84,7 @@ fn group(workers: usize, partitions: usize) -> Group {
         name: "billing".into(),
         coordination: "leader".into(),
         stream: Some(1),
+        strategy: None,
         closed: false,
         requests: Vec::new(),
         leader: Some(WorkerId::new("worker-0")),

@@ -111,7 +111,7 @@ async fn a_pause_that_is_refused_leaves_no_mark_and_one_that_is_repeated_leaves_
 #[tokio::test(start_paused = true)]
 async fn whoever_pauses_between_the_mark_and_the_pause_meets_a_newer_mark() {
     // A forced change pauses partition 0 just before overrides are written.
-    let (desk, meddled) = meddled("overrides", |desk| {
+    let (desk, meddled) = meddled(When::BeforeWrite("overrides"), |desk| {
         Box::pin(async move { desk.decide(|own| own.pause(&partition("0"))).await })
     });
     super::force::populate(&desk, "leaderless").await;

@@ -1,4 +1,4 @@
-//! A store on which somebody else comes just before a write.
+//! A store on which somebody else comes in between.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -10,12 +10,20 @@ use crate::store::{Entry, Error, GroupStore, Memory, Revision, Scope, Store, Wat
 
 type Meddle = fn(Desk) -> BoxFuture<'static, ()>;
 
+/// When somebody comes; by what keys begin with.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum When {
+    /// Just before the next write of such keys.
+    BeforeWrite(&'static str),
+    /// Just after the next list of them.
+    AfterList(&'static str),
+}
+
 /// See [`meddled`].
 #[derive(Debug)]
 pub(super) struct Meddled {
     inner: Arc<dyn Store>,
-    /// What keys begin with.
-    of: &'static str,
+    when: When,
     meddle: Meddle,
     armed: AtomicBool,
 }
@@ -29,14 +37,20 @@ impl Meddled {
     pub(super) fn has_come(&self) -> bool {
         !self.armed.load(Ordering::Relaxed)
     }
+
+    async fn come(&self) {
+        if self.armed.swap(false, Ordering::Relaxed) {
+            let store = GroupStore::new(self.inner.clone(), "g").expect("a name");
+            (self.meddle)(Desk { store }).await;
+        }
+    }
 }
 
-/// A desk on a store on which, once armed, somebody does this just before the next write of such
-/// keys.
-pub(super) fn meddled(of: &'static str, meddle: Meddle) -> (Desk, Arc<Meddled>) {
+/// A desk on a store on which, once armed, somebody does this then.
+pub(super) fn meddled(when: When, meddle: Meddle) -> (Desk, Arc<Meddled>) {
     let meddled = Arc::new(Meddled {
         inner: Arc::new(Memory::new()),
-        of,
+        when,
         meddle,
         armed: AtomicBool::new(false),
     });
@@ -55,14 +69,20 @@ impl Store for Meddled {
     }
 
     async fn list(&self, scope: &Scope) -> Result<Vec<Entry>, Error> {
-        self.inner.list(scope).await
+        let listed = self.inner.list(scope).await;
+        if let (When::AfterList(of), Scope::Under(under)) = (self.when, scope)
+            && under.starts_with(of)
+        {
+            self.come().await;
+        }
+        listed
     }
 
     async fn write(&self, batch: Vec<Write>) -> Vec<Result<Revision, Error>> {
-        let is_it = batch.iter().any(|one| one.key.starts_with(self.of));
-        if is_it && self.armed.swap(false, Ordering::Relaxed) {
-            let store = GroupStore::new(self.inner.clone(), "g").expect("a name");
-            (self.meddle)(Desk { store }).await;
+        if let When::BeforeWrite(of) = self.when
+            && batch.iter().any(|one| one.key.starts_with(of))
+        {
+            self.come().await;
         }
         self.inner.write(batch).await
     }

@@ -95,7 +95,7 @@ fn joins(desk: Desk) -> BoxFuture<'static, ()> {
 
 #[tokio::test]
 async fn whoever_joins_before_anything_is_changed_keeps_the_source() {
-    let (desk, meddled) = meddled("group", joins);
+    let (desk, meddled) = meddled(When::BeforeWrite("group"), joins);
     desk.group().await;
     desk.owned("0", None, Some(3)).await;
     meddled.arm();
@@ -112,7 +112,7 @@ async fn whoever_joins_before_anything_is_changed_keeps_the_source() {
 /// Half of the checkpoints may be set by then: whoever joined now would believe the others.
 #[tokio::test]
 async fn a_take_over_that_is_interrupted_lets_nobody_join_and_goes_on_later() {
-    let (desk, meddled) = meddled("partitions", joins);
+    let (desk, meddled) = meddled(When::BeforeWrite("partitions"), joins);
     desk.group().await;
     desk.owned("0", None, Some(3)).await;
     meddled.arm();

@@ -108,13 +108,7 @@ impl Letters {
                     self.make(api).await?;
                     made = true;
                 }
-                Err(Trouble::Silence(Silence::Nobody)) => {
-                    return Err(unavailable(format!(
-                        "no stream keeps dead letters: {subject} is no stream's subject; make one \
-                         that has {}.>",
-                        self.subject
-                    )));
-                }
+                Err(Trouble::Silence(Silence::Nobody)) => return Err(self.kept_by_none(&subject)),
                 Err(trouble) => return Err(error(trouble)),
                 Ok(Some(_)) => return Ok(()),
                 // Not kept as far as anybody knows: it comes again, under the same id.
@@ -128,8 +122,31 @@ impl Letters {
         }
     }
 
+    /// The subject, without the partition.
+    pub fn subject(&self) -> &str {
+        &self.subject
+    }
+
+    /// Whether the stream behind it is ours to make.
+    pub fn is_own(&self) -> bool {
+        self.own
+    }
+
+    /// The stream that is made for them, if it is ours to make.
+    pub fn stream(&self, api: &Api) -> String {
+        format!("{}-dlq", api.stream)
+    }
+
+    /// Somebody has to make the stream.
+    pub fn kept_by_none(&self, subject: &str) -> SourceError {
+        unavailable(format!(
+            "no stream keeps dead letters: {subject} is no stream's subject; make one that has {}.>",
+            self.subject
+        ))
+    }
+
     async fn make(&self, api: &Api) -> Result<(), SourceError> {
-        let name = format!("{}-dlq", api.stream);
+        let name = self.stream(api);
         let config = json!({
             "name": name,
             "description": format!("what could not be handled of the stream {}", api.stream),

@@ -46,6 +46,7 @@ mod reader;
 mod subjects;
 mod topic;
 mod transport;
+mod trial;
 
 use std::fmt;
 use std::time::Duration;
@@ -64,6 +65,7 @@ pub use producer::{NewMessage, Producer};
 use read::Reads;
 pub use topic::StreamSettings;
 pub(crate) use transport::StreamTransport;
+pub use trial::Tried;
 
 /// A JetStream stream to consume from. Clones share one connection.
 #[derive(Clone)]

@@ -217,6 +217,28 @@ async fn a_dead_letter_is_kept_once_and_tells_its_origin() {
 }
 
 #[tokio::test]
+async fn whether_a_topic_can_be_written_is_told_and_leaves_nothing() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let place = folder.path().join("log");
+    let log = log(folder.path()).await;
+    let topic = log.create_topic("t", TopicSettings::partitions(1)).await;
+    let topic = topic.expect("made");
+    let files = || -> Vec<_> {
+        let found = std::fs::read_dir(&place).expect("a folder");
+        found
+            .map(|file| file.expect("a file").file_name())
+            .collect()
+    };
+    let before = files().len();
+    assert_eq!(topic.check_writable().await, Ok(()));
+    assert_eq!(files().len(), before, "{:?}", files());
+    // What a full or read-only disk says depends on who runs this; a folder that is gone does not.
+    std::fs::rename(&place, folder.path().join("moved")).expect("moved");
+    let refused = topic.check_writable().await;
+    assert!(refused.is_err(), "{refused:?}");
+}
+
+#[tokio::test]
 async fn a_changed_message_is_noticed_and_what_is_before_it_is_read() {
     let folder = tempfile::tempdir().expect("a folder");
     let log = log(folder.path()).await;

@@ -2,7 +2,8 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
-use std::path::PathBuf;
+use std::fs;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -226,6 +227,17 @@ impl Topic {
         })
     }
 
+    /// Makes sure that messages can be appended, and that dead letters could have a topic beside this
+    /// one. Nothing is left.
+    pub async fn check_writable(&self) -> Result<(), LogError> {
+        let inner = self.inner.clone();
+        let checked = tokio::task::spawn_blocking(move || {
+            lock(&inner.root).write(|_| Ok(()))?;
+            make_and_remove(&inner.path)
+        });
+        checked.await.map_err(gone)?
+    }
+
     /// The topic of what could not be handled.
     async fn letters(&self) -> Result<Topic, LogError> {
         let folder = self.inner.path.parent().unwrap_or(&self.inner.path);
@@ -291,6 +303,20 @@ impl Inner {
             read.await.map_err(gone)?
         }
     }
+}
+
+/// A file beside this one, which is no topic's.
+fn make_and_remove(beside: &Path) -> Result<(), LogError> {
+    let number = getrandom::u64().map_err(gone)?;
+    let scratch = beside.with_file_name(format!("=doctor-{number:x}"));
+    let made = fs::File::create_new(&scratch).and_then(|_| fs::remove_file(&scratch));
+    made.map_err(|error| {
+        let folder = beside.parent().unwrap_or(beside).display();
+        LogError::Rejected(format!(
+            "no file can be made in {folder}, as the first dead letter does ({error}); give this user \
+             the right to write the folder, on a file system that is not read-only"
+        ))
+    })
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {

@@ -319,17 +319,26 @@ fn an_answer_interrupts_nobody_who_types() {
     shows(&lines(&mut app, 80, 24), "evict worker-1, why: hangs_");
 }
 
+/// What can be typed is what the group takes: 500 bytes of one plain line.
 #[test]
 fn a_reason_has_an_end() {
+    for (text, times, bytes) in [("long ", 120, 499), ("🦀", 200, 500), ("a\u{2060}", 9, 9)] {
+        let mut app = app(group(2, 4), None);
+        types(&mut app, "b");
+        assert_eq!(types(&mut app, &text.repeat(times)), None);
+        match types(&mut app, "\ny") {
+            Some(Effect::Request(_, why)) => {
+                assert_eq!(why.len(), bytes, "{why}");
+                let by = "alice".to_owned();
+                assert_eq!(operate::Reason { by, why }.check(), Ok(()));
+            }
+            other => panic!("no request: {other:?}"),
+        }
+    }
     let mut app = app(group(2, 4), None);
     types(&mut app, "b");
-    assert_eq!(types(&mut app, &"long ".repeat(100)), None);
-    let shown = lines(&mut app, 80, 24);
-    shows(&shown, "long long _");
-    match types(&mut app, "\ny") {
-        Some(Effect::Request(_, why)) => assert_eq!(why.len(), 199, "{why}"),
-        other => panic!("no request: {other:?}"),
-    }
+    types(&mut app, &"long ".repeat(100));
+    shows(&lines(&mut app, 80, 24), "long long _");
 }
 
 #[test]
