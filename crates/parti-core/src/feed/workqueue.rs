@@ -26,6 +26,7 @@ use std::time::Duration;
 use crate::config::Config;
 use crate::feed::backoff::Backoff;
 use crate::feed::durable::{Arrival, Durable, News};
+use crate::feed::refusals::Asked;
 use crate::feed::went_back::WentBack;
 use crate::feed::{Context, Feed, FeedNumbers};
 use crate::ids::{PartitionId, WorkerId};
@@ -336,7 +337,7 @@ impl WorkQueue {
         if self.sequence == Sequence::Resetting(ask) {
             return self.reset_answered(cx, result);
         }
-        match self.durable.answer(cx.now, ask, &result, &mut self.rng) {
+        match self.durable.answer(cx, ask, &result, &mut self.rng) {
             News::Updated { recreated } => match self.sequence {
                 Sequence::Deleting => {
                     self.prove();
@@ -368,7 +369,7 @@ impl WorkQueue {
                     cx.out.woken.extend(self.flows.keys().cloned());
                 }
             }
-            News::Failed => {}
+            News::Failed | News::Unseen => {}
             News::NotMine => self.evicted(cx, ask, &result),
         }
     }
@@ -418,11 +419,18 @@ impl WorkQueue {
         }
     }
 
-    fn evicted(&mut self, cx: &Context<'_>, ask: Ask, result: &Result<ConsumerState, SourceError>) {
+    fn evicted(
+        &mut self,
+        cx: &mut Context<'_>,
+        ask: Ask,
+        result: &Result<ConsumerState, SourceError>,
+    ) {
         for flow in self.flows.values_mut() {
-            if let Flow::Evicting { ask: asked, .. } = flow
+            if let Flow::Evicting { worker, ask: asked } = flow
                 && *asked == Some(ask)
             {
+                let eviction = Asked::Eviction(worker.clone());
+                cx.out.answered(eviction, result.as_ref().err());
                 if result.is_ok() {
                     *flow = Flow::check(false);
                 } else {
@@ -527,6 +535,9 @@ impl WorkQueue {
 
     /// The lane serves no more: the subject leaves the filter, what is unhandled stays unacked.
     fn leave(&mut self, cx: &mut Context<'_>, partition: &PartitionId) {
+        if let Some(Flow::Evicting { worker, .. }) = self.flows.get(partition) {
+            cx.out.refusals.forget(&Asked::Eviction(worker.clone()));
+        }
         self.durable.planner.unwant(partition);
         if let Some(serving) = cx
             .lanes
@@ -605,7 +616,10 @@ impl Feed for WorkQueue {
                 self.delivered(cx, Delivery { consumer, sequence }, &partition, message);
             }
             SourceEvent::Consumer { ask, result } => self.consumer(cx, ask, result),
-            SourceEvent::Bounds { ask, result } => self.head_answered(cx, ask, &result),
+            SourceEvent::Bounds { ask, result } => {
+                cx.out.answered(Asked::Bounds, result.as_ref().err());
+                self.head_answered(cx, ask, &result);
+            }
             SourceEvent::PullEnded { ask } => {
                 let short = self.durable.pull_ended(ask);
                 if short && self.sequence == Sequence::Rest && self.silence != Silence::Proved {
