@@ -19,7 +19,7 @@ use std::collections::BTreeMap;
 use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use async_nats::connection::State;
 use async_nats::{Message, StatusCode, Subject, Subscriber};
@@ -126,6 +126,8 @@ pub(super) struct PullLoop {
     connects: u64,
     /// When anything last came: a delivery, or what became of a pull.
     heard: Instant,
+    /// The same by the wall clock, for whoever handles what came.
+    burst_came: SystemTime,
     told_gone: Option<Instant>,
     wire: Arc<WireNumbers>,
 }
@@ -190,6 +192,7 @@ impl PullLoop {
             came: 0,
             came_before_rest: None,
             heard: Instant::now(),
+            burst_came: SystemTime::now(),
             told_gone: None,
             wire,
         }
@@ -384,7 +387,7 @@ impl PullLoop {
             self.lost();
             return;
         };
-        self.heard = Instant::now();
+        (self.heard, self.burst_came) = (Instant::now(), SystemTime::now());
         let mut answered = self.message(first).await;
         let mut turns = 0;
         loop {
@@ -452,7 +455,7 @@ impl PullLoop {
             consumer,
             sequence,
             partition,
-            message: message(record),
+            message: message(record, self.burst_came),
             pending,
         };
         if let Some(reply) = reply.filter(|_| self.explicit) {
