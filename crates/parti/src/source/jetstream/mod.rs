@@ -43,6 +43,7 @@ mod published;
 mod pull;
 mod read;
 mod reader;
+mod settings;
 mod subjects;
 mod topic;
 mod transport;
@@ -58,10 +59,11 @@ use crate::nats::connect::connect;
 use crate::nats::link::Link;
 use crate::source::{Offset, PartitionId, SourceError, StartPosition};
 use address::Target;
-use api::{Api, StreamConfig};
+use api::{Api, ConsumerLimits, StreamConfig};
 use letters::Letters;
 pub use producer::{NewMessage, Producer};
 use read::Reads;
+use settings::Settings;
 pub use topic::StreamSettings;
 pub(crate) use transport::StreamTransport;
 
@@ -73,6 +75,7 @@ pub struct JetStream {
     template: Template,
     letters: Letters,
     partitions: Option<u32>,
+    consumer_limits: ConsumerLimits,
 }
 
 /// How a stream is set up.
@@ -170,6 +173,7 @@ impl JetStream {
             retention,
             letters: Letters::new(stream, letters, config, &template)?,
             partitions: check::partitions(stream, config)?,
+            consumer_limits: config.consumer_limits,
             template,
         })
     }
@@ -226,7 +230,7 @@ impl JetStream {
         self.api.identity()
     }
 
-    fn check(&self, config: &Config) -> Result<(), SourceError> {
-        check::settings(&self.api.stream, self.retention, config)
+    fn check(&self, own: &Settings, config: &Config) -> Result<(), SourceError> {
+        check::settings(&self.api.stream, self.consumer_limits, own, config)
     }
 }
