@@ -20,6 +20,7 @@ const PAUSE: Duration = Duration::from_millis(2);
 on_every_setup!(
     consumer_deleted_from_outside,
     consumer_edited_from_outside,
+    payloads_cut_off,
     server_restarted_in_a_rebalance,
     connection_cut,
     stream_deleted_and_made_anew,
@@ -126,6 +127,35 @@ async fn consumer_edited_from_outside(setup: Setup) {
 
     scene.publish_many(2 * PARTITIONS).await;
     scene.ledger.drained().await;
+    scene.stop(worker).await;
+    let counts = scene.ledger.assert_whole();
+    assert_eq!(counts.repeated, 0, "{counts:?}");
+}
+
+/// Somebody has the durable deliver headers alone, and nobody looks at it for an hour: a message
+/// without its payload shows it, and is not handled before it has one.
+async fn payloads_cut_off(setup: Setup) {
+    let mut scene = Scene::new(setup, PARTITIONS).await;
+    scene.config.jetstream.reconcile_interval = Duration::from_secs(3_600);
+    let worker = scene.start().await;
+    scene.publish_many(2 * PARTITIONS).await;
+    scene.ledger.drained().await;
+    let context = scene.context().await;
+    let id = scene.worker(worker).id().expect("a session");
+    let name = format!("parti-g-{id}");
+    let (before, _) = settings_of(&context, &name).await.expect("a durable");
+    let mut edited = before;
+    edited["headers_only"] = json!(true);
+    let request = json!({ "stream_name": "S", "config": edited, "action": "update" });
+    let call = format!("CONSUMER.CREATE.S.{name}");
+    let answer: Value = context.request(call, &request).await.expect("answered");
+    assert_eq!(answer["config"]["headers_only"], json!(true), "{answer}");
+    // What a handler gets without a payload, it cannot read: it would be a dead letter.
+    scene.publish_many(20 * PARTITIONS).await;
+    scene.ledger.drained().await;
+    let after = settings_of(&context, &name).await;
+    let cut = |(settings, _): (Value, bool)| settings["headers_only"] == json!(true);
+    assert!(!after.is_some_and(cut), "it is put back");
     scene.stop(worker).await;
     let counts = scene.ledger.assert_whole();
     assert_eq!(counts.repeated, 0, "{counts:?}");

@@ -4,7 +4,10 @@ use std::time::Duration;
 
 use async_nats::jetstream::consumer::pull;
 use futures_util::StreamExt;
+use parti_servers::install::NATS_LATEST;
+use tokio::sync::watch;
 
+use crate::ledger::PATIENCE;
 use crate::scene::{Scene, Setup, on_every_setup, publish};
 
 const PARTITIONS: u32 = 4;
@@ -75,4 +78,48 @@ async fn poison_and_panic(setup: Setup) {
     assert_eq!(found[0].2, "poison, in two lines");
     assert_eq!((&*found[1].0, &*found[1].1), ("2", "5"));
     assert!(found[1].2.contains("what a message"), "{found:?}");
+}
+
+/// A copy of a message that was made without its payload says how large that was, as a delivery does
+/// whose payload was cut off. It is a message like any other.
+#[tokio::test]
+async fn a_message_that_only_looks_cut_off_is_handled() {
+    for retention in ["limits", "workqueue"] {
+        let setup = Setup {
+            version: NATS_LATEST,
+            retention,
+            ack: "explicit",
+        };
+        let mut scene = Scene::new(setup, 2).await;
+        let (handled, mut news) = watch::channel(0);
+        let url = scene.url();
+        let worker = scene
+            .start_with(&url, move |_, message| {
+                let copied = message.payload().is_empty();
+                assert_eq!(message.header("Nats-Msg-Size").is_some(), copied);
+                handled.send_modify(|count| *count += usize::from(copied));
+                async move {
+                    if copied {
+                        // The ledger knows nothing of it.
+                        std::future::pending::<()>().await;
+                    }
+                    Ok(())
+                }
+            })
+            .await;
+        scene.taken(2).await;
+        scene.publish_many(2).await;
+        scene.ledger.drained().await;
+        let context = scene.context().await;
+        for partition in ["0", "1"] {
+            let mut headers = async_nats::HeaderMap::new();
+            headers.insert("Nats-Msg-Size", "7");
+            let subject = format!("p.{partition}");
+            let sent = context.publish_with_headers(subject, headers, "".into());
+            sent.await.expect("sent").await.expect("stored");
+        }
+        let both = tokio::time::timeout(PATIENCE, news.wait_for(|count| *count == 2)).await;
+        assert!(both.is_ok_and(|it| it.is_ok()), "never called");
+        scene.kill(worker);
+    }
 }

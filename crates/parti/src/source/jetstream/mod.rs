@@ -34,6 +34,7 @@
 
 mod address;
 mod api;
+mod bare;
 mod check;
 mod consumer;
 mod delivery;

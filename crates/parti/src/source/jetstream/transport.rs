@@ -115,7 +115,7 @@ impl Transport for StreamTransport {
             let pulls = PullLoop::new(
                 shared.stream.api.clone(),
                 Partitions::new(shared.settings.template.clone()),
-                &shared.settings.jetstream,
+                &shared.settings,
                 events.clone(),
                 tasks.clone(),
                 self.wire.clone(),
