@@ -6,7 +6,7 @@ use std::time::SystemTime;
 use bytes::Bytes;
 use parti_core::ids::{Epoch, Offset, PartitionId, WorkerId};
 
-use crate::source::Record;
+use crate::source::Received;
 
 /// One message to handle.
 #[derive(Clone, Debug)]
@@ -22,40 +22,41 @@ pub struct Message {
     pub attempt: u32,
     /// Who handles it.
     pub worker: WorkerId,
-    /// When this process got it.
+    /// When this process got it from the source, by its own wall clock: the same at each try, and for
+    /// messages that came together.
     pub received_at: SystemTime,
-    pub(crate) record: Arc<Record>,
+    pub(crate) received: Arc<Received>,
 }
 
 impl Message {
     /// What it carries.
     pub fn payload(&self) -> &Bytes {
-        &self.record.payload
+        &self.received.record.payload
     }
 
     /// Its key, if it has one.
     pub fn key(&self) -> Option<&Bytes> {
-        self.record.key.as_ref()
+        self.received.record.key.as_ref()
     }
 
     /// The subject or topic that it was published to.
     pub fn subject(&self) -> &str {
-        &self.record.subject
+        &self.received.record.subject
     }
 
     /// Its headers, in order.
     pub fn headers(&self) -> &[(String, Bytes)] {
-        &self.record.headers
+        &self.received.record.headers
     }
 
     /// The first header with this name.
     pub fn header(&self, name: &str) -> Option<&Bytes> {
-        let mut headers = self.record.headers.iter();
+        let mut headers = self.received.record.headers.iter();
         headers.find(|(own, _)| own == name).map(|(_, value)| value)
     }
 
     /// When it was appended, in milliseconds since the Unix epoch, by the log's clock.
     pub fn timestamp_ms(&self) -> u64 {
-        self.record.timestamp_ms
+        self.received.record.timestamp_ms
     }
 }

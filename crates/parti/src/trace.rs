@@ -159,6 +159,7 @@ mod tests {
     use tracing::{Event, Metadata, Subscriber};
 
     use super::*;
+    use crate::source::Received;
     use crate::source::log::{Log, NewRecord, TopicSettings};
 
     /// Takes down the fields of every span.
@@ -199,9 +200,12 @@ mod tests {
             attempt: 2,
             worker: WorkerId::new("worker-0"),
             received_at: SystemTime::UNIX_EPOCH,
-            record: Arc::new(crate::source::Record {
-                headers: headers.collect::<Vec<_>>().into(),
-                ..Default::default()
+            received: Arc::new(Received {
+                at: SystemTime::UNIX_EPOCH,
+                record: crate::source::Record {
+                    headers: headers.collect::<Vec<_>>().into(),
+                    ..Default::default()
+                },
             }),
         }
     }

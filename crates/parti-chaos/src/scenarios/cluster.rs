@@ -7,7 +7,7 @@ use tokio::task::block_in_place;
 use crate::failure::Failure;
 use crate::ledger::{Facts, PATIENCE};
 use crate::line::Event;
-use crate::stage::{STREAM, Stage};
+use crate::stage::{Needs, STREAM, Stage};
 
 /// A step of a move: its name, and how it is known among what workers tell.
 type Step = (&'static str, fn(&Event) -> bool);
@@ -66,6 +66,15 @@ pub async fn step_down(stage: &mut Stage) -> Result<(), Failure> {
         stage.next_of_all(2).await?;
     }
     stage.finish().await
+}
+
+/// Sessions outlast the time that a replicated store takes to choose another leader (up to 8 s), and
+/// not by much.
+pub fn brief_sessions() -> Needs {
+    Needs {
+        ttl: Duration::from_secs(15),
+        ..Needs::cluster()
+    }
 }
 
 /// What happens to a node.

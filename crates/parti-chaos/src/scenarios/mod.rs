@@ -100,5 +100,5 @@ pub const ALL: &[Scenario] = scenarios! {
     "step-down", "three servers; consumers change their leader at each step of a move",
         Repeats::Never, Needs::cluster, cluster::step_down;
     "node-away", "three servers; one is killed, paused and isolated in turn: no rebalance",
-        Repeats::Never, Needs::cluster, cluster::node_away;
+        Repeats::Never, cluster::brief_sessions, cluster::node_away;
 };

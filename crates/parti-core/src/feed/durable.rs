@@ -13,9 +13,10 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use crate::config::{AckMode, Config};
-use crate::feed::FeedNumbers;
 use crate::feed::batch::Batch;
 use crate::feed::consumer::Planner;
+use crate::feed::refusals::Asked;
+use crate::feed::{Context, FeedNumbers};
 use crate::ids::PartitionId;
 use crate::io::{Ask, ConsumerState, SourceError, SourceRequest};
 use crate::lane::outbox::{Delivery, Outbox};
@@ -48,8 +49,10 @@ pub(crate) enum Arrival {
 pub(crate) enum News {
     /// Not an answer to the planner or to an inspection.
     NotMine,
-    /// An update failed, or an inspection did.
+    /// An update failed.
     Failed,
+    /// An inspection failed.
+    Unseen,
     /// An update was carried out. `recreated`: on another durable than before.
     Updated { recreated: bool },
     /// An inspection found everything as it should be.
@@ -325,20 +328,22 @@ impl Durable {
     /// Takes in an answer about the durable.
     pub(crate) fn answer(
         &mut self,
-        now: Time,
+        cx: &mut Context<'_>,
         ask: Ask,
         result: &Result<ConsumerState, SourceError>,
         rng: &mut Rng,
     ) -> News {
+        let now = cx.now;
         if let Some((_, partitions)) = self.inspection.take_if(|(asked, _)| *asked == ask) {
             self.inspect_at = now + self.reconcile_interval;
+            cx.out.answered(Asked::Look, result.as_ref().err());
             return match result {
                 Ok(state) => self.compare(now, state, &partitions),
                 Err(error) => {
                     if self.planner.needs_update() {
                         self.planner.put_off(now, error.to_string(), rng);
                     }
-                    News::Failed
+                    News::Unseen
                 }
             };
         }

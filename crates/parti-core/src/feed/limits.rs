@@ -22,6 +22,7 @@ use crate::config::Config;
 use crate::feed::backoff::Backoff;
 use crate::feed::durable::{Arrival, Durable, News};
 use crate::feed::pace::Pace;
+use crate::feed::refusals::Asked;
 use crate::feed::splice::{Base, Splice};
 use crate::feed::sweep::Choice;
 use crate::feed::went_back::WentBack;
@@ -68,8 +69,6 @@ pub(crate) struct Limits {
     sweep_backoff: Backoff,
     /// Sweeps that brought nothing, in a row.
     sweep_failures: u32,
-    /// The last sweep was refused.
-    sweep_refused: bool,
     sweep_partitions: u32,
     pace: Pace,
     overtaken: Overtaken,
@@ -110,7 +109,6 @@ impl Limits {
             sweep_not_before: Time::ZERO,
             sweep_backoff: Backoff::new(retry.0, retry.1),
             sweep_failures: 0,
-            sweep_refused: false,
             sweep_partitions: jetstream.sweep_partitions,
             pace: Pace::new(jetstream.catch_up_after, jetstream.sweep_partitions),
             overtaken: Overtaken::new(),
@@ -437,6 +435,7 @@ impl Feed for Limits {
             cx.out.ready_changed |= splice.base == Base::Known;
             splice.drop_tail(cx.out);
         }
+        cx.out.refusals.forget(&Asked::Read(partition.clone()));
         self.need_head.remove(partition);
         self.durable.planner.unwant(partition);
     }
@@ -490,7 +489,7 @@ impl Feed for Limits {
                 self.jumped(cx, result);
             }
             SourceEvent::Consumer { ask, result } => {
-                match self.durable.answer(cx.now, ask, &result, &mut self.rng) {
+                match self.durable.answer(cx, ask, &result, &mut self.rng) {
                     News::Updated { recreated } => {
                         if recreated {
                             self.gap(cx);
@@ -498,10 +497,11 @@ impl Feed for Limits {
                         self.dirty.extend(self.splices.keys().cloned());
                     }
                     News::Foreign => self.filter_is_unknown(cx),
-                    News::Failed | News::Sound | News::NotMine => {}
+                    News::Failed | News::Unseen | News::Sound | News::NotMine => {}
                 }
             }
             SourceEvent::Bounds { ask, result } => {
+                cx.out.answered(Asked::Bounds, result.as_ref().err());
                 let first = result.as_ref().ok().map(|bounds| bounds.first);
                 match self.overtaken.answered(cx.now, ask, first) {
                     Some(losses) => self.tell(cx, losses),

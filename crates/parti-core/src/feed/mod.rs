@@ -18,6 +18,7 @@ pub(crate) mod external;
 pub(crate) mod limits;
 pub(crate) mod log;
 pub(crate) mod pace;
+pub(crate) mod refusals;
 pub(crate) mod splice;
 pub(crate) mod sweep;
 pub(crate) mod went_back;

@@ -47,8 +47,6 @@ pub(crate) struct Splice {
     pub(crate) reading: Option<Ask>,
     /// The last read brought something and did not reach its end: there is more to expect.
     pub(crate) deep: bool,
-    /// The last read was refused.
-    pub(crate) refused: bool,
     /// No read before this time.
     pub(crate) retry_at: Time,
     pub(crate) backoff: Backoff,
@@ -63,7 +61,6 @@ impl Splice {
             capacity: capacity.max(1),
             reading: None,
             deep: false,
-            refused: false,
             retry_at: Time::ZERO,
             backoff,
         }

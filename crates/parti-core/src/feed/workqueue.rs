@@ -20,23 +20,25 @@
 //!
 //! A slow lane cannot give its share of the window back here: the server counts what is not acked.
 
+mod joining;
+
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use crate::config::Config;
 use crate::feed::backoff::Backoff;
 use crate::feed::durable::{Arrival, Durable, News};
+use crate::feed::refusals::Asked;
 use crate::feed::went_back::WentBack;
 use crate::feed::{Context, Feed, FeedNumbers};
 use crate::ids::{PartitionId, WorkerId};
-use crate::io::{Ask, Bounds, ConsumerState, Message, SourceError, SourceEvent, SourceRequest};
+use crate::io::{Ask, ConsumerState, Message, SourceError, SourceEvent, SourceRequest};
+use crate::lane::Opening;
 use crate::lane::map::{Lane, LaneMap};
 use crate::lane::outbox::Delivery;
 use crate::lane::serving::{Placed, Serving};
-use crate::lane::{LaneNote, Opening};
 use crate::rng::Rng;
 use crate::time::Time;
-use crate::worker::Trouble;
 
 #[derive(Debug, PartialEq, Eq)]
 enum Flow {
@@ -341,7 +343,7 @@ impl WorkQueue {
         if self.sequence == Sequence::Resetting(ask) {
             return self.reset_answered(cx, result);
         }
-        match self.durable.answer(cx.now, ask, &result, &mut self.rng) {
+        match self.durable.answer(cx, ask, &result, &mut self.rng) {
             News::Updated { recreated } => match self.sequence {
                 Sequence::Deleting => {
                     self.prove();
@@ -375,41 +377,8 @@ impl WorkQueue {
                     cx.out.woken.extend(self.flows.keys().cloned());
                 }
             }
-            News::Failed => {}
+            News::Failed | News::Unseen => {}
             News::NotMine => self.evicted(cx, ask, &result),
-        }
-    }
-
-    /// The owner of a partition may have anybody put out who still has its subject: a dead owner
-    /// before the last one, whose successor ended before it came to that; or one that was forced to
-    /// stop.
-    fn evict(&mut self, worker: &WorkerId, partition: &PartitionId) {
-        if let Some(flow @ (Flow::Joining | Flow::Flowing)) = self.flows.get_mut(partition) {
-            *flow = Flow::Evicting {
-                worker: worker.clone(),
-                ask: None,
-            };
-        }
-    }
-
-    /// The durable is deleted: what is asked for lanes from now on proves something.
-    fn prove(&mut self) {
-        if self.proof == Proof::Wanted {
-            self.proof = Proof::Given;
-            self.lanes_not_before = Time::ZERO;
-            for flow in self.flows.values_mut() {
-                if let Flow::Checking { ask, .. } = flow {
-                    *ask = None;
-                }
-            }
-        }
-    }
-
-    /// A proof is for the lanes that are being checked, and for none that come later.
-    fn drop_idle_proof(&mut self) {
-        let checking = |flow: &Flow| matches!(flow, Flow::Checking { .. });
-        if !self.flows.values().any(checking) {
-            self.proof = Proof::None;
         }
     }
 
@@ -433,123 +402,11 @@ impl WorkQueue {
         }
     }
 
-    fn evicted(&mut self, cx: &Context<'_>, ask: Ask, result: &Result<ConsumerState, SourceError>) {
-        let mut failed = false;
-        for flow in self.flows.values_mut() {
-            if let Flow::Evicting { ask: asked, .. } = flow
-                && *asked == Some(ask)
-            {
-                if result.is_ok() {
-                    *flow = Flow::check(false);
-                } else {
-                    *asked = None;
-                    failed = true;
-                }
-            }
-        }
-        if failed {
-            self.lanes_not_before = cx.now + self.lanes_backoff.next(&mut self.rng);
-        }
-    }
-
-    fn head_answered(
-        &mut self,
-        cx: &mut Context<'_>,
-        ask: Ask,
-        result: &Result<Bounds, SourceError>,
-    ) {
-        let mut failed = false;
-        for (partition, flow) in &mut self.flows {
-            let Flow::Checking {
-                ask: asked,
-                went_back,
-                ..
-            } = flow
-            else {
-                continue;
-            };
-            if *asked != Some(ask) {
-                continue;
-            }
-            *asked = None;
-            let Some(next) = cx.lanes.next_of(partition) else {
-                *flow = Flow::Idle;
-                continue;
-            };
-            match result {
-                Ok(bounds) if next <= bounds.last.next() => {
-                    self.lanes_backoff.reset();
-                    *flow = Flow::Joining;
-                    self.rewind = true;
-                    if !self.durable.planner.wants(partition) {
-                        self.durable.planner.want(partition);
-                    }
-                }
-                Ok(bounds) if went_back.is_told(cx.now) && self.proof == Proof::Given => {
-                    let (end, name) = (bounds.last.next(), partition.clone());
-                    *flow = Flow::Idle;
-                    self.durable.planner.unwant(&name);
-                    cx.lanes.halt(&name, cx.out);
-                    let trouble = Trouble::LogWentBack {
-                        partition: name,
-                        end,
-                        next,
-                    };
-                    cx.out.note(LaneNote::Trouble(trouble));
-                }
-                _ => {
-                    if result.is_err() {
-                        *went_back = WentBack::default();
-                    } else if went_back.is_sure(cx.now) && self.proof == Proof::None {
-                        self.proof = Proof::Wanted;
-                    }
-                    failed = true;
-                }
-            }
-        }
-        if failed {
-            // Once for all lanes: it was one answer.
-            self.lanes_not_before = cx.now + self.lanes_backoff.next(&mut self.rng);
-        }
-        self.drop_idle_proof();
-    }
-
-    /// Asks what lanes on their way in wait for.
-    fn ask_for_lanes(&mut self, cx: &mut Context<'_>) {
-        if !cx.lease || self.lanes_not_before > cx.now {
-            return;
-        }
-        let mut head = None;
-        for (partition, flow) in &mut self.flows {
-            match flow {
-                Flow::Evicting {
-                    worker,
-                    ask: asked @ None,
-                } => {
-                    let ask = cx.out.ask();
-                    *asked = Some(ask);
-                    let (worker, partition) = (worker.clone(), partition.clone());
-                    cx.out.source(SourceRequest::EvictConsumer {
-                        ask,
-                        worker,
-                        partition,
-                    });
-                }
-                Flow::Checking {
-                    ask: asked @ None, ..
-                } => {
-                    *asked = Some(*head.get_or_insert_with(|| cx.out.ask()));
-                }
-                _ => {}
-            }
-        }
-        if let Some(ask) = head {
-            cx.out.source(SourceRequest::Bounds { ask });
-        }
-    }
-
     /// The lane serves no more: the subject leaves the filter, what is unhandled stays unacked.
     fn leave(&mut self, cx: &mut Context<'_>, partition: &PartitionId) {
+        if let Some(Flow::Evicting { worker, .. }) = self.flows.get(partition) {
+            cx.out.refusals.forget(&Asked::Eviction(worker.clone()));
+        }
         self.durable.planner.unwant(partition);
         if let Some(serving) = cx
             .lanes
@@ -562,15 +419,6 @@ impl WorkQueue {
             self.rewind |= !freed.is_empty();
             cx.out.dropped.extend(freed);
         }
-    }
-
-    fn lanes_wait(&self) -> bool {
-        self.flows.values().any(|flow| {
-            matches!(
-                flow,
-                Flow::Evicting { ask: None, .. } | Flow::Checking { ask: None, .. }
-            )
-        })
     }
 }
 
@@ -630,7 +478,10 @@ impl Feed for WorkQueue {
                 self.delivered(cx, Delivery { consumer, sequence }, &partition, message);
             }
             SourceEvent::Consumer { ask, result } => self.consumer(cx, ask, result),
-            SourceEvent::Bounds { ask, result } => self.head_answered(cx, ask, &result),
+            SourceEvent::Bounds { ask, result } => {
+                cx.out.answered(Asked::Bounds, result.as_ref().err());
+                self.head_answered(cx, ask, &result);
+            }
             SourceEvent::PullEnded { ask } => {
                 let short = self.durable.pull_ended(ask);
                 if short && self.sequence == Sequence::Rest && self.silence != Silence::Proved {

@@ -61,7 +61,6 @@ pub struct Lanes {
     /// The runs of lanes that are no more, by the message that they are at: their results do not
     /// count, but until they ended, the partition starts no other.
     stale: BTreeMap<PartitionId, BTreeSet<(Epoch, Offset)>>,
-    paused: BTreeSet<PartitionId>,
     /// The one message that was begun before and is being tried again.
     suspect: Option<(PartitionId, Epoch, Offset)>,
     /// Lanes whose next message was begun before, too: they wait for their turn.
@@ -103,7 +102,6 @@ impl Lanes {
             timers: BTreeSet::new(),
             running: 0,
             stale: BTreeMap::new(),
-            paused: BTreeSet::new(),
             suspect: None,
             suspects: BTreeSet::new(),
             closing: BTreeSet::new(),
@@ -243,22 +241,6 @@ impl Lanes {
             }
         }
         self.closing.insert(partition.clone());
-    }
-
-    /// An operator's pause of one partition: it stays owned, nothing new is handled.
-    pub fn pause(&mut self, now: Time, partition: &PartitionId) {
-        self.at(now);
-        self.paused.insert(partition.clone());
-        if self.map.open(partition).is_some_and(Serving::would_go_on) {
-            self.out.halt(partition);
-        }
-    }
-
-    /// Ends a pause.
-    pub fn resume(&mut self, now: Time, partition: &PartitionId) {
-        self.at(now);
-        self.paused.remove(partition);
-        self.out.wake(partition);
     }
 
     /// Handlers are called, and the durable is touched, only before this time.
@@ -524,7 +506,7 @@ impl Lanes {
 
     /// Starts one thing in this lane. False: there is nothing to start.
     fn start_one(&mut self, partition: &PartitionId) -> bool {
-        if self.paused.contains(partition) || self.stale.contains_key(partition) {
+        if self.stale.contains_key(partition) {
             return false;
         }
         if self.waits_for_its_turn(partition) {

@@ -1,9 +1,11 @@
 //! Where lanes and feeds put what they want done, until the worker fetches it.
 
+use crate::feed::refusals::{Asked, Refusals};
 use crate::ids::PartitionId;
-use crate::io::{Ask, Run, SourceRequest};
+use crate::io::{Ask, Run, SourceError, SourceRequest};
 use crate::lane::{LaneAction, LaneNote};
 use crate::time::Time;
+use crate::worker::Trouble;
 
 /// One delivery of a durable: what an ack names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,6 +31,8 @@ pub(crate) struct Outbox {
     pub(crate) timers: Vec<(Time, PartitionId)>,
     /// Whether some lane's readiness may have changed.
     pub(crate) ready_changed: bool,
+    /// What the source refuses, of all that anybody here asks.
+    pub(crate) refusals: Refusals,
 }
 
 impl Outbox {
@@ -52,6 +56,13 @@ impl Outbox {
 
     pub(crate) fn note(&mut self, note: LaneNote) {
         self.actions.push(LaneAction::Note(note));
+    }
+
+    /// An answer of the source came; `error`: what was wrong. A refusal is told once.
+    pub(crate) fn answered(&mut self, asked: Asked, error: Option<&SourceError>) {
+        if let Some(why) = self.refusals.answered(asked, error) {
+            self.note(LaneNote::Trouble(Trouble::Source(why)));
+        }
     }
 
     pub(crate) fn ack(&mut self, delivery: Option<Delivery>) {

@@ -2,6 +2,7 @@
 
 use crate::config::StartPosition;
 use crate::feed::backoff::Backoff;
+use crate::feed::refusals::Asked;
 use crate::ids::{Offset, PartitionId};
 use crate::io::{Ask, SourceError, SourceRequest};
 use crate::lane::{LaneNote, Lanes};
@@ -51,6 +52,8 @@ impl Lanes {
             return;
         };
         let partition = partition.clone();
+        let asked = Asked::Start(partition.clone());
+        self.out.answered(asked, result.as_ref().err());
         match result {
             Ok(next) => {
                 self.resolves.remove(&partition);

@@ -18,7 +18,7 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::task::Poll;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use parti_core::ids::{Epoch, PartitionId, WorkerId};
 use parti_core::io::{self, HandlerResult, Ran, Run, Then};
@@ -33,7 +33,7 @@ use super::tasks::{Tasks, caught};
 use crate::handler::Handler;
 use crate::message::Message;
 use crate::metrics::CallTimes;
-use crate::source::Record;
+use crate::source::Received;
 
 /// Runs share a task while they have no more messages than this together.
 const SHARED: usize = 128;
@@ -230,7 +230,7 @@ impl Calls<'_> {
 
     async fn make(&self, mut run: Run, halted: Option<&AtomicBool>) {
         let lease = &self.caller.lease;
-        let (began, received_at) = (lease.now(), SystemTime::now());
+        let began = lease.now();
         let messages = std::mem::take(&mut run.messages);
         let (Some(first), count) = (messages.first(), messages.len()) else {
             return;
@@ -250,7 +250,7 @@ impl Calls<'_> {
                 break;
             }
             let attempt = if index == 0 { run.attempt } else { 1 };
-            let message = self.message(&partition, run.epoch, attempt, message, received_at);
+            let message = self.message(&partition, run.epoch, attempt, message);
             let last = index + 1 == count;
             let (result, waited) = self.call(&run, message, last, &mut ran).await;
             match result {
@@ -329,16 +329,16 @@ impl Calls<'_> {
         epoch: Epoch,
         attempt: u32,
         message: io::Message,
-        received_at: SystemTime,
     ) -> Option<Message> {
+        let received = message.body.take::<Received>()?;
         Some(Message {
             offset: message.offset,
-            record: message.body.take::<Record>()?,
+            received_at: received.at,
+            received,
             partition: partition.clone(),
             epoch,
             attempt,
             worker: self.worker.clone()?,
-            received_at,
         })
     }
 }

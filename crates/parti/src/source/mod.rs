@@ -32,7 +32,7 @@ pub use memory::MemoryLog;
 pub use parti_core::config::StartPosition;
 pub use parti_core::ids::{Offset, PartitionId};
 pub use parti_core::io::SourceError;
-pub(crate) use transport::{Ends, LogTransport, Transport, Wire, refused};
+pub(crate) use transport::{Ends, LogTransport, Received, Transport, Wire, refused};
 
 /// A log that is read by partition and offset.
 #[async_trait]

@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use futures_util::future::BoxFuture;
 use futures_util::{FutureExt, StreamExt};
@@ -219,30 +219,40 @@ pub(crate) async fn within<T>(
 }
 
 fn for_core(batch: Batch) -> ReadBatch {
+    let now = SystemTime::now();
+    let records = batch.records.into_iter();
     ReadBatch {
-        messages: batch.records.into_iter().map(message).collect(),
+        messages: records.map(|record| message(record, now)).collect(),
         next: batch.next,
         first: batch.first,
         end: batch.end,
     }
 }
 
+/// A record, and when this process got it. What came together has one time: to ask for it is not for
+/// nothing.
+#[derive(Debug)]
+pub(crate) struct Received {
+    pub(crate) record: Record,
+    pub(crate) at: SystemTime,
+}
+
 /// A record as the core sees it: everything but offset, key and size is only carried.
-pub(crate) fn message(record: Record) -> io::Message {
+pub(crate) fn message(record: Record, at: SystemTime) -> io::Message {
     io::Message {
         offset: record.offset,
         key: record.key.as_deref().map_or(0, xxh3_64),
         size: u32::try_from(record.payload.len()).unwrap_or(u32::MAX),
-        body: Body::new(record),
+        body: Body::new(Received { record, at }),
     }
 }
 
 /// A dead letter of what the core knows of a message.
 pub(crate) fn letter(job: Job, error: &str) -> Option<DeadLetter> {
-    let record = job.message.body.get::<Record>()?;
+    let received = job.message.body.get::<Received>()?;
     Some(DeadLetter {
         partition: job.partition,
-        record: Record::clone(&record),
+        record: received.record.clone(),
         attempts: job.attempt,
         error: error.to_owned(),
     })

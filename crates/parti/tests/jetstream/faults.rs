@@ -20,6 +20,7 @@ const PAUSE: Duration = Duration::from_millis(2);
 on_every_setup!(
     consumer_deleted_from_outside,
     consumer_edited_from_outside,
+    payloads_cut_off,
     server_restarted_in_a_rebalance,
     connection_cut,
     stream_deleted_and_made_anew,
@@ -131,6 +132,35 @@ async fn consumer_edited_from_outside(setup: Setup) {
     assert_eq!(counts.repeated, 0, "{counts:?}");
 }
 
+/// Somebody has the durable deliver headers alone, and nobody looks at it for an hour: a message
+/// without its payload shows it, and is not handled before it has one.
+async fn payloads_cut_off(setup: Setup) {
+    let mut scene = Scene::new(setup, PARTITIONS).await;
+    scene.config.jetstream.reconcile_interval = Duration::from_secs(3_600);
+    let worker = scene.start().await;
+    scene.publish_many(2 * PARTITIONS).await;
+    scene.ledger.drained().await;
+    let context = scene.context().await;
+    let id = scene.worker(worker).id().expect("a session");
+    let name = format!("parti-g-{id}");
+    let (before, _) = settings_of(&context, &name).await.expect("a durable");
+    let mut edited = before;
+    edited["headers_only"] = json!(true);
+    let request = json!({ "stream_name": "S", "config": edited, "action": "update" });
+    let call = format!("CONSUMER.CREATE.S.{name}");
+    let answer: Value = context.request(call, &request).await.expect("answered");
+    assert_eq!(answer["config"]["headers_only"], json!(true), "{answer}");
+    // What a handler gets without a payload, it cannot read: it would be a dead letter.
+    scene.publish_many(20 * PARTITIONS).await;
+    scene.ledger.drained().await;
+    let after = settings_of(&context, &name).await;
+    let cut = |(settings, _): (Value, bool)| settings["headers_only"] == json!(true);
+    assert!(!after.is_some_and(cut), "it is put back");
+    scene.stop(worker).await;
+    let counts = scene.ledger.assert_whole();
+    assert_eq!(counts.repeated, 0, "{counts:?}");
+}
+
 async fn server_restarted_in_a_rebalance(setup: Setup) {
     let (mut scene, workers) = two(setup).await;
     let publisher = scene.publisher(PAUSE).await;
@@ -202,6 +232,18 @@ async fn stream_deleted_and_made_anew(setup: Setup) {
     scene.ledger.drained().await;
     let context = scene.context().await;
     context.delete_stream("S").await.expect("deleted");
+    // Without a stream, nobody can do anything but say so.
+    scene
+        .troubles("the stream is gone", |troubles| {
+            workers.iter().all(|worker| {
+                let mut own = troubles.iter().filter(|(of, _)| of == worker);
+                own.any(|(_, why)| why.contains("the stream is gone"))
+            })
+        })
+        .await;
+    for worker in workers {
+        assert_eq!(scene.worker(worker).state(), State::Stable);
+    }
     scene.make_stream(setup.retention).await;
     for worker in workers {
         let ended = tokio::time::timeout(PATIENCE, scene.worker(worker).ended()).await;
@@ -217,6 +259,56 @@ async fn stream_deleted_and_made_anew(setup: Setup) {
     // A worker that comes later is told the same.
     let refused = scene.refused().await;
     assert!(refused.contains("recreated"), "{refused}");
+}
+
+/// Somebody takes its metadata from a durable, whose worker dies before it notices. Nobody deletes
+/// what could be a stranger's; who needs its subjects says so, and goes on once it is deleted.
+#[tokio::test]
+async fn a_dead_workers_durable_that_could_be_a_strangers_is_named_and_left_alone() {
+    let mut scene = Scene::new(
+        Setup {
+            version: NATS_LATEST,
+            retention: "workqueue",
+            ack: "explicit",
+        },
+        PARTITIONS,
+    )
+    .await;
+    scene.config.heartbeat_ttl = Duration::from_secs(5);
+    scene.config.worker_id_ttl = Duration::from_secs(5);
+    // Nobody looks at it in time.
+    scene.config.jetstream.reconcile_interval = Duration::from_secs(3_600);
+    let workers = [scene.start().await, scene.start().await];
+    scene.publish_many(10 * PARTITIONS).await;
+    for worker in workers {
+        scene.handles(worker).await;
+    }
+    scene.ledger.drained().await;
+    let context = scene.context().await;
+    let id = scene.worker(workers[1]).id().expect("a session");
+    let name = format!("parti-g-{id}");
+    let (mut edited, _) = settings_of(&context, &name).await.expect("a durable");
+    edited["metadata"] = json!({});
+    let request = json!({ "stream_name": "S", "config": edited, "action": "update" });
+    let call = format!("CONSUMER.CREATE.S.{name}");
+    let answer: Value = context.request(call, &request).await.expect("answered");
+    assert!(answer["error"].is_null(), "{answer}");
+    scene.kill(workers[1]);
+    let remedy = format!("nats consumer rm S {name}");
+    scene
+        .troubles("what is in the way", |troubles| {
+            troubles.iter().any(|(of, why)| {
+                *of == workers[0] && why.contains(id.as_str()) && why.contains(&remedy)
+            })
+        })
+        .await;
+    assert!(settings_of(&context, &name).await.is_some(), "left alone");
+    scene.publish_many(10 * PARTITIONS).await;
+    let stream = context.get_stream("S").await.expect("there");
+    delete(&stream, &name).await;
+    scene.ledger.drained().await;
+    scene.stop(workers[0]).await;
+    scene.ledger.assert_whole();
 }
 
 fn copy(from: &Path, to: &Path) {

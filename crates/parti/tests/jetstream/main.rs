@@ -3,6 +3,7 @@
 #![cfg(feature = "nats")]
 
 mod backlog;
+mod business;
 mod cluster;
 mod faults;
 mod handling;

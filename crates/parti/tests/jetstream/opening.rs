@@ -4,6 +4,7 @@ use async_nats::jetstream::{self, consumer, stream};
 use parti::source::{JetStream, SourceError};
 use parti_servers::install::{NATS_LATEST, NATS_OLDEST};
 use parti_servers::nats::Server;
+use serde_json::{Value, json};
 
 use crate::scene::{Scene, Setup};
 
@@ -108,6 +109,36 @@ async fn a_work_queue_needs_acks() {
     let scene = Scene::new(setup, 2).await;
     let error = scene.refused().await;
     assert!(error.contains("jetstream.ack"), "{error}");
+}
+
+/// What the stream would refuse each worker's consumer is refused before it takes anything.
+#[tokio::test]
+async fn limits_of_a_streams_consumers_are_looked_at_first() {
+    for (limits, named) in [
+        (
+            json!({"inactive_threshold": 3_600_000_000_000_u64}),
+            "jetstream.inactive_threshold: 24h",
+        ),
+        (
+            json!({"max_ack_pending": 499}),
+            "jetstream.max_ack_pending: 500",
+        ),
+    ] {
+        let scene = Scene::new(LIMITS, 2).await;
+        let context = scene.context().await;
+        let config = json!({
+            "name": "S",
+            "subjects": ["p.*"],
+            "consumer_limits": limits,
+        });
+        let answer: Value = context
+            .request("STREAM.UPDATE.S", &config)
+            .await
+            .expect("answered");
+        assert!(answer["error"].is_null(), "{answer}");
+        let error = scene.refused().await;
+        assert!(error.contains(named), "{error}");
+    }
 }
 
 /// A consumer of somebody else's with our durable's name is left alone, and the worker says so.

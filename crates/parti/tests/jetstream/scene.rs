@@ -11,8 +11,8 @@ use async_nats::{HeaderMap, ServerAddr};
 use parti::source::JetStream;
 use parti::store::{GroupStore, Memory};
 use parti::{
-    Config, HandlerError, Message, PartitionId, Report, StaticPartitions, Worker, WorkerError,
-    inspect,
+    Config, HandlerError, Message, PartitionId, Report, StaticPartitions, Trouble, Worker,
+    WorkerError, inspect,
 };
 use parti_servers::nats::Server;
 use tokio::runtime::Runtime;
@@ -278,6 +278,20 @@ impl Scene {
         let came = reports.wait_for(|all| wanted(all));
         let came = tokio::time::timeout(PATIENCE, came).await;
         assert!(came.is_ok(), "{what} never came");
+    }
+
+    /// Waits until the troubles with the source that workers told of are as wanted.
+    pub async fn troubles(&self, what: &str, wanted: impl Fn(&[(usize, &str)]) -> bool) {
+        self.reported(what, |reports| {
+            let mut troubles = Vec::new();
+            for (worker, report) in reports {
+                if let Report::Trouble(Trouble::Source(why)) = report {
+                    troubles.push((*worker, why.as_str()));
+                }
+            }
+            wanted(&troubles)
+        })
+        .await;
     }
 
     /// Stops a worker as it should be.

@@ -112,3 +112,26 @@ async fn a_durables_name_must_be_the_one_in_the_subject_and_has_255_characters_a
     })
     .await;
 }
+
+#[tokio::test]
+async fn a_stream_that_limits_its_consumers_refuses_those_that_would_have_more() {
+    const HOUR: u64 = 3_600_000_000_000;
+    on_every_version(async |lab| {
+        let limits = json!({"inactive_threshold": HOUR, "max_ack_pending": 10});
+        let stream = lab.stream(json!({ "consumer_limits": limits })).await;
+        assert_eq!(stream.config["consumer_limits"], limits);
+        let allowed = json!({"inactive_threshold": HOUR, "max_ack_pending": 10});
+        stream.durable_with("a", &["1"], allowed).await;
+        for (options, refused) in [
+            (json!({"inactive_threshold": HOUR + 1}), (400, 10153)),
+            (json!({"max_ack_pending": 11}), (400, 10121)),
+        ] {
+            let more = stream.durable_at("b", &["1"], options.clone());
+            assert_eq!(code(create(&more).await), refused, "{options}");
+        }
+        // Without acks, there is nothing to limit.
+        let unacked = json!({"ack_policy": "none"});
+        stream.durable_with("c", &["1"], unacked).await;
+    })
+    .await;
+}

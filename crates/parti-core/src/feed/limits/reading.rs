@@ -13,6 +13,7 @@ use std::collections::BTreeMap;
 
 use crate::feed::Context;
 use crate::feed::limits::{Limits, OPEN_READS};
+use crate::feed::refusals::Asked;
 use crate::feed::sweep::{self, Behind, Choice};
 use crate::ids::PartitionId;
 use crate::io::{Ask, Message, ReadBatch, SourceError, SourceRequest, Swath};
@@ -135,10 +136,10 @@ impl Limits {
         let Some((_, choice)) = self.sweep.take_if(|(asked, _)| *asked == ask) else {
             return;
         };
+        cx.out.answered(Asked::Sweep, result.as_ref().err());
         let mut swath = match result {
             Ok(swath) if swath.next > choice.from || swath.first > choice.from => swath,
-            other => {
-                self.note_refused(cx, None, other.err());
+            _ => {
                 self.sweep_failures += 1;
                 self.sweep_not_before = cx.now + self.sweep_backoff.next(&mut self.rng);
                 for partition in &choice.partitions {
@@ -150,7 +151,6 @@ impl Limits {
         if planted!(SweepTrustsShortAnswer) {
             swath.next = choice.upto.next();
         }
-        self.note_refused(cx, None, None);
         self.sweep_backoff.reset();
         self.sweep_failures = 0;
         let mut parts: BTreeMap<PartitionId, Vec<Message>> = BTreeMap::new();
@@ -214,7 +214,8 @@ impl Limits {
             return;
         };
         let before = serving.next();
-        let refused = result.as_ref().err().cloned();
+        let asked = Asked::Read(partition.clone());
+        cx.out.answered(asked, result.as_ref().err());
         if let Ok(batch) = result {
             let tail_from = splice.from();
             if batch.first > before {
@@ -258,33 +259,6 @@ impl Limits {
             // Failed, or a replica that lags behind: no proof of anything.
             splice.retry_at = cx.now + splice.backoff.next(&mut self.rng);
             cx.out.wake_at(splice.retry_at, partition);
-        }
-        self.note_refused(cx, Some(partition), refused);
-    }
-
-    /// A server that refuses to be read, by a lane or by a sweep, does so until a person mends it.
-    /// Told once, and again only when nothing was refused any more; what merely fails passes by
-    /// itself.
-    fn note_refused(
-        &mut self,
-        cx: &mut Context<'_>,
-        lane: Option<&PartitionId>,
-        error: Option<SourceError>,
-    ) {
-        let error = error.filter(|error| matches!(error, SourceError::Rejected(_)));
-        let known = error.is_some()
-            && (self.sweep_refused || self.splices.values().any(|splice| splice.refused));
-        match lane {
-            None => self.sweep_refused = error.is_some(),
-            Some(lane) => {
-                if let Some(splice) = self.splices.get_mut(lane) {
-                    splice.refused = error.is_some();
-                }
-            }
-        }
-        if let Some(error) = error.filter(|_| !known) {
-            let why = format!("what lies before the consumer cannot be read: {error}");
-            cx.out.note(LaneNote::Trouble(Trouble::Source(why)));
         }
     }
 }

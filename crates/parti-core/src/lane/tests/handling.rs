@@ -113,18 +113,11 @@ fn what_a_run_did_not_begin_was_never_tried() {
 
 #[test]
 fn a_lane_that_closes_or_goes_halts_its_run() {
-    let halts = |actions: &[LaneAction]| actions.contains(&LaneAction::Halt(p(A)));
     let mut bench = Bench::log();
     fed(&mut bench, A, upto(3));
-    bench.lanes.pause(bench.now, &p(A));
-    assert!(halts(&bench.run()));
-    bench.ran(A, 1, ran(1, 1, Then::Ended));
-    assert_eq!(bench.run(), [], "paused");
-    bench.lanes.resume(bench.now, &p(A));
-    assert_eq!(runs(&bench.run(), A), [[2, 3]]);
     bench.lanes.close(bench.now, &p(A));
     assert_eq!(bench.run(), [LaneAction::Halt(p(A))]);
-    bench.ran(A, 1, ran(2, 1, Then::Ended));
+    bench.ran(A, 1, ran(1, 2, Then::Ended));
     let drained = LaneNote::Drained { partition: p(A) };
     assert_eq!(notes(&bench.run()), [drained]);
     assert_eq!(bench.progress(A), (Some(2), vec![]));
@@ -430,16 +423,6 @@ fn stale_calls_use_slots_and_hold_up_a_close() {
     let actions = bench.run();
     assert_eq!(handled(&actions, B), [1]);
     assert_eq!(notes(&actions), [LaneNote::Drained { partition: p(A) }]);
-}
-
-#[test]
-fn a_pause_holds_one_partition_and_no_other() {
-    let mut bench = Bench::log();
-    bench.lanes.pause(bench.now, &p(A));
-    assert_eq!(handled(&fed(&mut bench, A, upto(3)), A), NONE);
-    assert_eq!(handled(&fed(&mut bench, B, upto(3)), B), [1]);
-    bench.lanes.resume(bench.now, &p(A));
-    assert_eq!(handled(&bench.run(), A), [1]);
 }
 
 #[test]

@@ -4,6 +4,7 @@ mod catching_up;
 mod external;
 mod handling;
 mod log;
+mod refusals;
 mod retention;
 mod splice;
 mod suspicion;

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::sync::Mutex;
+use std::time::SystemTime;
 
 use parti_core::ids::Offset;
 use parti_core::io::Body;
@@ -12,6 +13,10 @@ use tokio_util::sync::DropGuard;
 use super::*;
 use crate::HandlerError;
 use crate::clock::SystemClock;
+use crate::source::Record;
+
+/// When all messages came.
+const LONG_AGO: SystemTime = SystemTime::UNIX_EPOCH;
 
 struct Scene {
     runs: Runs,
@@ -41,7 +46,10 @@ impl Scene {
                 offset: Offset(offset),
                 key: 0,
                 size: 0,
-                body: Body::new(Record::default()),
+                body: Body::new(Received {
+                    record: Record::default(),
+                    at: LONG_AGO,
+                }),
             });
             self.runs.gather(Run {
                 partition: PartitionId::new(partition),
@@ -71,6 +79,19 @@ impl Scene {
 fn ran(first: u64, done: u32, then: Then) -> Ran {
     let first = Offset(first);
     Ran { first, done, then }
+}
+
+#[tokio::test]
+async fn a_handler_is_told_when_its_message_came_and_not_when_it_was_called() {
+    let (sender, mut told) = mpsc::unbounded_channel();
+    let mut scene = Scene::new(move |message: Message| {
+        let _ = sender.send(message.received_at);
+        async { Ok::<(), HandlerError>(()) }
+    });
+    scene.start(&[("a", 2)]);
+    for _ in 0..2 {
+        assert_eq!(told.recv().await, Some(LONG_AGO));
+    }
 }
 
 #[tokio::test]

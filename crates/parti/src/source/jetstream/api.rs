@@ -58,6 +58,17 @@ pub(super) struct StreamConfig {
     pub discard: String,
     pub metadata: BTreeMap<String, String>,
     pub subject_transform: Option<Transform>,
+    pub consumer_limits: ConsumerLimits,
+}
+
+/// What a stream allows its consumers.
+#[derive(Clone, Copy, Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct ConsumerLimits {
+    /// In nanoseconds; 0: as long as anybody likes.
+    pub inactive_threshold: u64,
+    /// 0 or less if there is no such limit.
+    pub max_ack_pending: i64,
 }
 
 /// How a stream rewrites subjects before it stores messages.

@@ -1,10 +1,15 @@
 //! Checks at the start: a stream that cannot be served safely is refused, with the remedy.
 
-use parti_core::codec::Template;
-use parti_core::config::{AckMode, Config};
-use parti_core::io::Retention;
+use std::time::Duration;
 
-use super::api::{StreamConfig, rejected};
+use parti_core::codec::{self, Template};
+use parti_core::config::{AckMode, Config, show_duration};
+use parti_core::io::Retention;
+use parti_core::problem::Problem;
+
+use super::api::{ConsumerLimits, StreamConfig, rejected};
+use super::reader;
+use super::settings::Settings;
 use super::subjects::{overlap, pattern};
 use crate::source::SourceError;
 
@@ -14,6 +19,9 @@ pub(super) const SUBJECT: &str = "parti.subject";
 pub(super) const LAYOUT: &str = "parti.layout";
 /// XXH3-64 of the key, modulo the number of partitions: the only layout there is.
 pub(super) const XXH3_MODULO: &str = "xxh3_modulo";
+
+/// The longest name that servers take.
+const LONGEST_NAME: usize = 255;
 
 /// How the stream forgets messages, if that is a way that loses nothing.
 pub(super) fn retention(stream: &str, config: &StreamConfig) -> Result<Retention, SourceError> {
@@ -35,14 +43,74 @@ pub(super) fn retention(stream: &str, config: &StreamConfig) -> Result<Retention
 /// Whether this stream can be consumed with these settings.
 pub(super) fn settings(
     stream: &str,
-    retention: Retention,
+    limits: ConsumerLimits,
+    own: &Settings,
     config: &Config,
 ) -> Result<(), SourceError> {
-    if retention == Retention::WorkQueue && config.jetstream.ack == AckMode::None {
+    if own.retention == Retention::WorkQueue && own.jetstream.ack == AckMode::None {
         return Err(rejected(format!(
             "the stream {stream} is a work queue, where only an ack removes a message; set \
              jetstream.ack to explicit"
         )));
+    }
+    let refused = |problem: Problem| rejected(problem.to_string());
+    consumer_name(own, config).map_err(refused)?;
+    consumer_limits(stream, limits, own).map_err(refused)
+}
+
+/// Whether every worker's durable can have its name.
+fn consumer_name(own: &Settings, config: &Config) -> Result<(), Problem> {
+    let worker = codec::worker_id(&config.worker_id_prefix, config.worker_id_max);
+    let longest = own.name(&worker).len();
+    if longest <= LONGEST_NAME {
+        return Ok(());
+    }
+    Err(Problem::new(
+        "jetstream.consumer_prefix",
+        &own.jetstream.consumer_prefix,
+        format!(
+            "makes consumers' names of up to {longest} bytes, with the group's name (in which each \
+             byte but A-Z a-z 0-9 _ - takes three) and the worker's id; servers take {LONGEST_NAME}"
+        ),
+        "shorten it, the group's name, or worker_id_prefix",
+    ))
+}
+
+/// Whether the stream allows its consumers what they are to have.
+fn consumer_limits(stream: &str, limits: ConsumerLimits, own: &Settings) -> Result<(), Problem> {
+    let settings = &own.jetstream;
+    let longest = Duration::from_nanos(limits.inactive_threshold);
+    if !longest.is_zero() && own.retention == Retention::Limits && longest < reader::KEPT {
+        return Err(Problem::new(
+            "consumer_limits.inactive_threshold",
+            show_duration(longest),
+            format!(
+                "of the stream {stream} is less than the {} that readers of a backlog need",
+                show_duration(reader::KEPT)
+            ),
+            "raise it, or leave it out",
+        ));
+    }
+    if !longest.is_zero() && settings.inactive_threshold > longest {
+        return Err(Problem::new(
+            "jetstream.inactive_threshold",
+            show_duration(settings.inactive_threshold),
+            format!(
+                "is more than the {} that the stream {stream} allows its consumers",
+                show_duration(longest)
+            ),
+            "lower it, or raise the stream's consumer_limits.inactive_threshold",
+        ));
+    }
+    let most = u64::try_from(limits.max_ack_pending).unwrap_or(0);
+    let window = u64::from(settings.max_ack_pending);
+    if settings.ack == AckMode::Explicit && most > 0 && window > most {
+        return Err(Problem::new(
+            "jetstream.max_ack_pending",
+            window.to_string(),
+            format!("is more than the {most} that the stream {stream} allows its consumers"),
+            "lower it, or raise the stream's consumer_limits.max_ack_pending",
+        ));
     }
     Ok(())
 }
@@ -150,9 +218,95 @@ mod tests {
         assert!(error.contains("limits retention") && error.contains("workqueue"));
         let mut unacked = Config::default();
         unacked.jetstream.ack = AckMode::None;
-        assert!(settings("S", Retention::WorkQueue, &unacked).is_err());
-        assert!(settings("S", Retention::Limits, &unacked).is_ok());
-        assert!(settings("S", Retention::WorkQueue, &Config::default()).is_ok());
+        let any = ConsumerLimits::default();
+        assert!(checked(Retention::WorkQueue, any, &unacked).is_err());
+        assert_eq!(checked(Retention::Limits, any, &unacked), Ok(()));
+        assert_eq!(
+            checked(Retention::WorkQueue, any, &Config::default()),
+            Ok(())
+        );
+    }
+
+    fn checked(
+        retention: Retention,
+        limits: ConsumerLimits,
+        config: &Config,
+    ) -> Result<(), SourceError> {
+        group_checked("billing", retention, limits, config)
+    }
+
+    fn group_checked(
+        group: &str,
+        retention: Retention,
+        limits: ConsumerLimits,
+        config: &Config,
+    ) -> Result<(), SourceError> {
+        let own = Settings {
+            group: group.into(),
+            retention,
+            template: Template::parse("o.{0}").expect("valid"),
+            partitions: None,
+            jetstream: config.jetstream.clone(),
+        };
+        settings("S", limits, &own, config)
+    }
+
+    #[test]
+    fn what_the_stream_does_not_allow_its_consumers_is_refused_by_name() {
+        let config = Config::default();
+        let limits = |seconds: u64, max_ack_pending: i64| ConsumerLimits {
+            inactive_threshold: seconds * 1_000_000_000,
+            max_ack_pending,
+        };
+        let said = |limits, config: &Config| {
+            let refused = checked(Retention::Limits, limits, config);
+            refused.expect_err("too much").to_string()
+        };
+        let day = 24 * 60 * 60;
+        assert_eq!(
+            checked(Retention::Limits, limits(day, 500), &config),
+            Ok(())
+        );
+        assert_eq!(checked(Retention::Limits, limits(0, -1), &config), Ok(()));
+        let told = said(limits(3_600, 0), &config);
+        let expected = "jetstream.inactive_threshold: 24h is more than the 1h that";
+        assert!(told.contains(expected), "{told}");
+        let told = said(limits(day, 499), &config);
+        let expected = "jetstream.max_ack_pending: 500 is more than the 499 that";
+        assert!(told.contains(expected), "{told}");
+        let told = said(limits(9, 0), &config);
+        let expected = "consumer_limits.inactive_threshold: 9s of the stream S is less";
+        assert!(told.contains(expected), "{told}");
+        // Nothing is read past a work queue's durable.
+        let mut short = config.clone();
+        short.jetstream.inactive_threshold = Duration::from_secs(9);
+        assert_eq!(checked(Retention::WorkQueue, limits(9, 0), &short), Ok(()));
+        let mut unacked = config;
+        unacked.jetstream.ack = AckMode::None;
+        assert_eq!(
+            checked(Retention::Limits, limits(day, 499), &unacked),
+            Ok(())
+        );
+    }
+
+    #[test]
+    fn a_consumers_name_that_servers_do_not_take_is_refused_by_name() {
+        let mut config = Config::default();
+        config.jetstream.consumer_prefix = "p".repeat(64);
+        config.worker_id_prefix = "w".repeat(64);
+        let any = ConsumerLimits::default();
+        let named =
+            |group: &str, config: &Config| group_checked(group, Retention::Limits, any, config);
+        assert_eq!(named(&"g".repeat(64), &config), Ok(()));
+        // Each byte of it takes three.
+        let group = "\u{e9}".repeat(20);
+        let fits = 255 - (64 + 1 + 120 + 1 + 1 + 2);
+        config.worker_id_prefix = "w".repeat(fits);
+        assert_eq!(named(&group, &config), Ok(()));
+        config.worker_id_max = 100;
+        let told = named(&group, &config).expect_err("too long").to_string();
+        assert!(told.contains("jetstream.consumer_prefix: ppp"), "{told}");
+        assert!(told.contains("up to 256 bytes"), "{told}");
     }
 
     #[test]

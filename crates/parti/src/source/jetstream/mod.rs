@@ -34,6 +34,7 @@
 
 mod address;
 mod api;
+mod bare;
 mod check;
 mod consumer;
 mod delivery;
@@ -43,6 +44,7 @@ mod published;
 mod pull;
 mod read;
 mod reader;
+mod settings;
 mod subjects;
 mod topic;
 mod transport;
@@ -59,10 +61,11 @@ use crate::nats::connect::connect;
 use crate::nats::link::Link;
 use crate::source::{Offset, PartitionId, SourceError, StartPosition};
 use address::Target;
-use api::{Api, StreamConfig};
+use api::{Api, ConsumerLimits, StreamConfig};
 use letters::Letters;
 pub use producer::{NewMessage, Producer};
 use read::Reads;
+use settings::Settings;
 pub use topic::StreamSettings;
 pub(crate) use transport::StreamTransport;
 pub use trial::Tried;
@@ -75,6 +78,7 @@ pub struct JetStream {
     template: Template,
     letters: Letters,
     partitions: Option<u32>,
+    consumer_limits: ConsumerLimits,
 }
 
 /// How a stream is set up.
@@ -172,6 +176,7 @@ impl JetStream {
             retention,
             letters: Letters::new(stream, letters, config, &template)?,
             partitions: check::partitions(stream, config)?,
+            consumer_limits: config.consumer_limits,
             template,
         })
     }
@@ -228,7 +233,7 @@ impl JetStream {
         self.api.identity()
     }
 
-    fn check(&self, config: &Config) -> Result<(), SourceError> {
-        check::settings(&self.api.stream, self.retention, config)
+    fn check(&self, own: &Settings, config: &Config) -> Result<(), SourceError> {
+        check::settings(&self.api.stream, self.consumer_limits, own, config)
     }
 }

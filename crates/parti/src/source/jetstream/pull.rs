@@ -19,22 +19,24 @@ use std::collections::BTreeMap;
 use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use async_nats::connection::State;
 use async_nats::{Message, StatusCode, Subject, Subscriber};
 use bytes::Bytes;
 use futures_util::{FutureExt, StreamExt};
 use parti_core::config::AckMode;
-use parti_core::io::{Ask, SourceEvent};
+use parti_core::io::{Ask, Retention, SourceEvent};
 use parti_core::worker::Event;
 use serde_json::json;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender};
 use tokio::time::{Instant, sleep, sleep_until};
 
 use super::api::Api;
+use super::bare::{Bare, is_bare};
 use super::consumer::Tell;
 use super::delivery::{place, record};
+use super::settings::Settings;
 use super::subjects::Partitions;
 use crate::driver::tasks::Tasks;
 use crate::source::transport::{Wire, message};
@@ -47,8 +49,8 @@ const GRACE: Duration = Duration::from_secs(2);
 const PULL_BYTES: usize = 8 * 1024 * 1024;
 /// A pull that failed at once is told to the core after this time, or the two would spin.
 const AFTER_FAILURE: Duration = Duration::from_millis(200);
-/// That the durable is gone is told this often.
-const GONE_EVERY: Duration = Duration::from_secs(1);
+/// That the durable is gone, or not as it should be, is told this often.
+const WRONG_EVERY: Duration = Duration::from_secs(1);
 /// Messages that are passed on before anything else is looked at.
 const BURST: usize = 256;
 /// Where so many messages came together, more are on their way: the others get their turn so often
@@ -108,6 +110,8 @@ pub(super) struct PullLoop {
     api: Api,
     partitions: Partitions,
     explicit: bool,
+    retention: Retention,
+    bare: Bare,
     max_replies: usize,
     events: UnboundedSender<Event>,
     /// What is to be passed on.
@@ -126,7 +130,9 @@ pub(super) struct PullLoop {
     connects: u64,
     /// When anything last came: a delivery, or what became of a pull.
     heard: Instant,
-    told_gone: Option<Instant>,
+    /// The same by the wall clock, for whoever handles what came.
+    burst_came: SystemTime,
+    told_wrong: Option<Instant>,
     wire: Arc<WireNumbers>,
 }
 
@@ -165,18 +171,21 @@ impl PullLoop {
     pub fn new(
         api: Api,
         partitions: Partitions,
-        config: &parti_core::config::JetStreamConfig,
+        settings: &Settings,
         events: UnboundedSender<Event>,
         tasks: Tasks,
         wire: Arc<WireNumbers>,
     ) -> Self {
         wire.is_healthy(true);
         let connects = api.link.health.borrow().connects;
+        let config = &settings.jetstream;
         Self {
             connects,
             api,
             partitions,
             explicit: config.ack == AckMode::Explicit,
+            retention: settings.retention,
+            bare: Bare::default(),
             max_replies: (config.max_ack_pending as usize).saturating_mul(REPLIES),
             events,
             news: Vec::with_capacity(BURST),
@@ -190,7 +199,8 @@ impl PullLoop {
             came: 0,
             came_before_rest: None,
             heard: Instant::now(),
-            told_gone: None,
+            burst_came: SystemTime::now(),
+            told_wrong: None,
             wire,
         }
     }
@@ -387,7 +397,7 @@ impl PullLoop {
             self.lost();
             return;
         };
-        self.heard = Instant::now();
+        (self.heard, self.burst_came) = (Instant::now(), SystemTime::now());
         let mut answered = self.message(first).await;
         let mut turns = 0;
         loop {
@@ -412,7 +422,11 @@ impl PullLoop {
         let answered = message.status.is_none_or(|status| status.as_u16() != 503);
         self.wire.is_healthy(answered);
         let Some(status) = message.status else {
-            self.deliver(message);
+            if is_bare(&message) && self.is_cut().await {
+                self.withhold(message).await;
+            } else {
+                self.deliver(message);
+            }
             return true;
         };
         if !answered {
@@ -427,6 +441,29 @@ impl PullLoop {
         let over = over.and_then(|over| over.as_str().parse().ok());
         self.status(number, status, why, over).await;
         answered
+    }
+
+    /// Whether somebody has the durable deliver no payloads.
+    async fn is_cut(&mut self) -> bool {
+        match &self.life {
+            Some(life) => self.bare.is_cut(&self.api, &life.name).await,
+            None => false,
+        }
+    }
+
+    /// Nobody handles a message without its payload. The core puts the durable right, and sees by the
+    /// sequence what is missing.
+    async fn withhold(&mut self, delivery: Message) {
+        self.take_off(1);
+        if self.explicit
+            && self.retention == Retention::Limits
+            && let Some(reply) = delivery.reply
+        {
+            // It is read past the durable: until it came again, it would fill the window.
+            let client = &self.api.link.client;
+            let _ = client.publish(reply, Bytes::from_static(b"+ACK")).await;
+        }
+        self.tell_wrong();
     }
 
     fn deliver(&mut self, delivery: Message) {
@@ -455,7 +492,7 @@ impl PullLoop {
             consumer,
             sequence,
             partition,
-            message: message(record),
+            message: message(record, self.burst_came),
             pending,
         };
         if let Some(reply) = reply.filter(|_| self.explicit) {
@@ -464,7 +501,7 @@ impl PullLoop {
                 self.replies.pop_first();
             }
         }
-        self.told_gone = None;
+        self.told_wrong = None;
         self.came += 1;
         self.tell(event);
         self.take_off(1);
@@ -513,9 +550,14 @@ impl PullLoop {
     fn gone(&mut self, number: u64) {
         self.wire.is_healthy(false);
         self.end_later(number);
+        self.tell_wrong();
+    }
+
+    /// The durable is not as it should be: the core looks for itself.
+    fn tell_wrong(&mut self) {
         let now = Instant::now();
-        if self.told_gone.is_none_or(|told| now - told >= GONE_EVERY) {
-            self.told_gone = Some(now);
+        if self.told_wrong.is_none_or(|told| now - told >= WRONG_EVERY) {
+            self.told_wrong = Some(now);
             self.lost();
         }
     }

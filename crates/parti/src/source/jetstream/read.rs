@@ -10,6 +10,7 @@
 //! does not know that it should.
 
 use std::sync::Arc;
+use std::time::SystemTime;
 
 use async_nats::jetstream::message::StreamMessage;
 use parti_core::codec::Template;
@@ -242,9 +243,9 @@ fn answer(from: Offset, mut found: Found, state: &StreamState) -> ReadBatch {
         found.next = oldest + 1;
     }
     let seen = oldest.unwrap_or(found.next).max(from.0);
-    let records = found.records.into_iter();
+    let (records, now) = (found.records.into_iter(), SystemTime::now());
     ReadBatch {
-        messages: records.map(|(_, record)| message(record)).collect(),
+        messages: records.map(|(_, record)| message(record, now)).collect(),
         next: Offset(found.next),
         // Whatever was read is there, wherever the stream begins by now.
         first: Offset(state.first().min(seen)),
@@ -261,9 +262,11 @@ fn swath(from: Offset, mut found: Found, state: &StreamState) -> Swath {
         found.records.retain(|(_, record)| record.offset.0 < hole);
     }
     let seen = found.oldest.unwrap_or(found.next).max(from.0);
-    let records = found.records.into_iter();
+    let (records, now) = (found.records.into_iter(), SystemTime::now());
     Swath {
-        messages: records.map(|(of, record)| (of, message(record))).collect(),
+        messages: records
+            .map(|(of, record)| (of, message(record, now)))
+            .collect(),
         next: Offset(found.next),
         first: Offset(state.first().min(seen)),
     }

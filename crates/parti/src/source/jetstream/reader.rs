@@ -22,6 +22,8 @@ use crate::source::{PartitionId, Record, SourceError};
 pub(super) const READ_BYTES: usize = 8 * 1024 * 1024;
 /// A reader that nobody used for this long is dropped, here and on the server.
 const IDLE: Duration = Duration::from_secs(5);
+/// The server keeps it for this long.
+pub(super) const KEPT: Duration = Duration::from_secs(10);
 /// A fetch that brought something ends after this time.
 const FETCH: Duration = Duration::from_secs(2);
 /// A reader that brings nothing for so long is given up.
@@ -159,7 +161,7 @@ impl Reader {
             "deliver_policy": "by_start_sequence",
             "opt_start_seq": from.max(1),
             "replay_policy": "instant",
-            "inactive_threshold": (IDLE * 2).as_nanos() as u64,
+            "inactive_threshold": KEPT.as_nanos() as u64,
             "mem_storage": true,
             "num_replicas": 1,
         });

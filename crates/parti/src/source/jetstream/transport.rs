@@ -14,10 +14,11 @@ use parti_core::worker::{Event, Report};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
 use super::JetStream;
-use super::consumer::{Consumer, Settings};
+use super::consumer::Consumer;
 use super::letters::Letters;
 use super::pull::{Command, PullLoop, WireNumbers};
 use super::read::Reads;
+use super::settings::Settings;
 use super::subjects::Partitions;
 use crate::driver::Observer;
 use crate::driver::tasks::Tasks;
@@ -62,14 +63,15 @@ impl StreamTransport {
         group: &str,
         config: &Config,
     ) -> Result<Self, SourceError> {
-        stream.check(config)?;
-        let settings = Arc::new(Settings {
+        let settings = Settings {
             group: group.to_owned(),
             retention: stream.retention,
             template: stream.template.clone(),
             partitions: stream.partitions,
             jetstream: config.jetstream.clone(),
-        });
+        };
+        stream.check(&settings, config)?;
+        let settings = Arc::new(settings);
         let (commands, inbox) = unbounded_channel();
         let api = stream.api.clone();
         let tell = Box::new(commands.clone());
@@ -113,7 +115,7 @@ impl Transport for StreamTransport {
             let pulls = PullLoop::new(
                 shared.stream.api.clone(),
                 Partitions::new(shared.settings.template.clone()),
-                &shared.settings.jetstream,
+                &shared.settings,
                 events.clone(),
                 tasks.clone(),
                 self.wire.clone(),
