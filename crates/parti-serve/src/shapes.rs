@@ -430,6 +430,7 @@ mod tests {
             name: "g".into(),
             coordination: "leader".into(),
             stream: Some(7),
+            strategy: Some("fair_share".into()),
             closed: false,
             leader: Some(worker()),
             term: Some(Term(3)),
@@ -541,14 +542,14 @@ mod tests {
 
     #[test]
     fn a_plan_is_written_as_it_is_described() {
-        use inspect::whatif::{Case, Wish, outcomes, strategies};
+        use inspect::whatif::{Case, Wish, outcomes};
         let before = Case::of(&group(), None).expect("a case");
         let wish = Wish {
             add: 1,
             ..Wish::default()
         };
         let after = before.changed(&wish).expect("a case");
-        let found = outcomes(&before, &after, None, &strategies());
+        let found = outcomes(&before, &after, None, &before.strategies());
         assert!(!found.is_empty());
         has_the_shape::<Vec<Outcome>>(&found);
     }
