@@ -158,7 +158,7 @@ async fn of_two_at_once_only_one_sets_checkpoints() {
         ("group", TakeOver::Untouched),
         ("partitions", TakeOver::Held),
     ] {
-        let (desk, meddled) = meddled(of, another);
+        let (desk, meddled) = meddled(When::BeforeWrite(of), another);
         desk.group().await;
         desk.owned("0", None, Some(3)).await;
         desk.owned("1", None, Some(3)).await;
@@ -178,7 +178,7 @@ async fn of_two_at_once_only_one_sets_checkpoints() {
 #[tokio::test]
 async fn what_somebody_else_sets_meanwhile_is_neither_written_over_nor_adopted() {
     for of in ["partitions", "events"] {
-        let (desk, meddled) = meddled(of, |desk| {
+        let (desk, meddled) = meddled(When::BeforeWrite(of), |desk| {
             Box::pin(async move {
                 let done = change(&desk, "1", 2, rules(false, true)).await;
                 assert_eq!(done.verdict, Verdict::Change);
@@ -206,7 +206,7 @@ async fn what_somebody_else_sets_meanwhile_is_neither_written_over_nor_adopted()
 /// Its session is over, and its commit keeps the epoch.
 #[tokio::test]
 async fn a_late_commit_of_an_old_owner_is_written_over() {
-    let (desk, meddled) = meddled("partitions", |desk| {
+    let (desk, meddled) = meddled(When::BeforeWrite("partitions"), |desk| {
         Box::pin(async move { desk.owned("0", None, Some(9)).await })
     });
     desk.group().await;
@@ -221,7 +221,7 @@ async fn a_late_commit_of_an_old_owner_is_written_over() {
 /// It has gone again by the time that sessions are looked at.
 #[tokio::test]
 async fn whoever_comes_and_goes_before_the_group_is_held_leaves_no_checkpoint_behind() {
-    let (desk, meddled) = meddled("group", |desk| {
+    let (desk, meddled) = meddled(When::BeforeWrite("group"), |desk| {
         Box::pin(async move { desk.owned("1", None, Some(5)).await })
     });
     desk.group().await;
