@@ -300,6 +300,8 @@ pub struct Moves {
 pub struct Outcome {
     /// Its name, with its parameters.
     strategy: String,
+    /// Whether it is the group's own.
+    own: bool,
     /// The largest share against the mean, by weight; 1 is perfect.
     balance_by_weight: f64,
     /// The same by count.
@@ -310,7 +312,7 @@ pub struct Outcome {
     placed: u64,
     /// The least that had to be taken from workers that stay, for even counts.
     least_moved: u64,
-    /// Given to nobody.
+    /// Given to nobody, though nobody paused it.
     unserved: u64,
     /// What each worker has, before and after.
     workers: BTreeMap<String, Share>,
