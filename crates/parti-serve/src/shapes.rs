@@ -167,6 +167,7 @@ pub struct Handoff {
 pub enum Stage {
     Preparing,
     Ready,
+    Releasing,
     Taking,
 }
 
@@ -539,6 +540,14 @@ mod tests {
             record::EventKind::Trouble,
         ] {
             has_the_shape::<Happened>(&kind);
+        }
+        for stage in [
+            inspect::Stage::Preparing,
+            inspect::Stage::Ready,
+            inspect::Stage::Releasing,
+            inspect::Stage::Taking,
+        ] {
+            has_the_shape::<Stage>(&stage);
         }
     }
 
