@@ -460,6 +460,7 @@ class Shapes(Browsing):
                 page.locator("#workers tbody button").first.click()
                 page.wait_for_selector("aside.inspector:not([hidden])")
                 self.assert_fits(page, f"the panel at {what}")
+                self.assertEqual(page.evaluate(SQUEEZED), [], f"plots at {what} before a redraw")
                 page.get_by_role("button", name="Evict…").click()
                 page.wait_for_selector("dialog[open]")
                 self.assert_inside(page, "dialog", f"the dialogue at {what}")
@@ -570,6 +571,18 @@ class Shapes(Browsing):
         self.assertIsNone(page.evaluate("window.hacked ?? null"))
         self.assert_fits(page, "a consumer's name")
 
+
+# Runs in the page: which plots stick out of a summary that has just become narrower. No frame is
+# drawn before the answer, so that none of them can have followed yet.
+SQUEEZED = """() => {
+    const summary = document.querySelector('.summary');
+    summary.style.width = `${summary.clientWidth * 0.8}px`;
+    const out = [...summary.querySelectorAll('.plot')]
+        .filter(({ scrollWidth, clientWidth }) => scrollWidth > clientWidth)
+        .map(({ scrollWidth, clientWidth }) => `${scrollWidth} of ${clientWidth} pixels`);
+    summary.style.width = '';
+    return out;
+}"""
 
 # Runs in the page: how light, as WCAG counts it, the page and its text are.
 LIGHTNESS = """() => {
