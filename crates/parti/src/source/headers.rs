@@ -14,33 +14,67 @@ pub struct Headers(Held);
 #[derive(Clone)]
 enum Held {
     List(Vec<(String, Bytes)>),
-    /// As the client library gave them. Most handlers never look, so the list is made for the first
-    /// one that does.
+    /// As they came. Most handlers never look, so the list is made for the first one that does.
     #[cfg(feature = "nats")]
-    Given(async_nats::HeaderMap, OnceLock<Vec<(String, Bytes)>>),
+    Packed(Packed, OnceLock<Vec<(String, Bytes)>>),
 }
 
 #[cfg(feature = "nats")]
 impl Headers {
     /// What a client library gave. It does not keep the sender's order: they are in the order of
     /// their names.
-    pub(crate) fn given(map: async_nats::HeaderMap) -> Self {
-        Self(Held::Given(map, OnceLock::new()))
+    pub(crate) fn given(map: &async_nats::HeaderMap) -> Self {
+        match Packed::of(map) {
+            Some(packed) => Self(Held::Packed(packed, OnceLock::new())),
+            None => Self::default(),
+        }
+    }
+}
+
+/// Headers as lines of `name:value`. A name holds no colon, and neither of them a line feed: they
+/// came in such lines. One piece of memory instead of some for each header, most of which would be
+/// freed by another thread than the one that made them, and that is slow.
+#[cfg(feature = "nats")]
+#[derive(Clone)]
+struct Packed(Box<str>);
+
+#[cfg(feature = "nats")]
+impl Packed {
+    /// None: there are none.
+    fn of(map: &async_nats::HeaderMap) -> Option<Self> {
+        let mut length = 0;
+        each(map, |name, value| length += name.len() + value.len() + 2);
+        let mut lines = String::with_capacity(length);
+        each(map, |name, value| {
+            for part in [name, ":", value, "\n"] {
+                lines.push_str(part);
+            }
+        });
+        (length > 0).then(|| Self(lines.into_boxed_str()))
+    }
+
+    fn list(&self) -> Vec<(String, Bytes)> {
+        let headers = self
+            .0
+            .split_terminator('\n')
+            .filter_map(|line| line.split_once(':'));
+        let owned = |(name, value): (&str, &str)| {
+            let value = Bytes::copy_from_slice(value.as_bytes());
+            (name.to_owned(), value)
+        };
+        let mut list: Vec<_> = headers.map(owned).collect();
+        list.sort_by(|(a, _), (b, _)| a.cmp(b));
+        list
     }
 }
 
 #[cfg(feature = "nats")]
-fn list(map: &async_nats::HeaderMap) -> Vec<(String, Bytes)> {
-    let mut list = Vec::with_capacity(map.len());
+fn each(map: &async_nats::HeaderMap, mut act: impl FnMut(&str, &str)) {
     for (name, values) in map.iter() {
-        let name: &str = name.as_ref();
         for value in values {
-            let value = Bytes::copy_from_slice(value.as_str().as_bytes());
-            list.push((name.to_owned(), value));
+            act(name.as_ref(), value.as_str());
         }
     }
-    list.sort_by(|(a, _), (b, _)| a.cmp(b));
-    list
 }
 
 impl Deref for Headers {
@@ -50,7 +84,7 @@ impl Deref for Headers {
         match &self.0 {
             Held::List(list) => list,
             #[cfg(feature = "nats")]
-            Held::Given(map, made) => made.get_or_init(|| list(map)),
+            Held::Packed(packed, made) => made.get_or_init(|| packed.list()),
         }
     }
 }
@@ -72,7 +106,7 @@ impl From<Headers> for Vec<(String, Bytes)> {
         match headers.0 {
             Held::List(list) => list,
             #[cfg(feature = "nats")]
-            Held::Given(map, mut made) => made.take().unwrap_or_else(|| list(&map)),
+            Held::Packed(packed, mut made) => made.take().unwrap_or_else(|| packed.list()),
         }
     }
 }

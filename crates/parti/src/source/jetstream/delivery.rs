@@ -54,17 +54,18 @@ pub(super) struct Place<'a> {
 
 /// Reads a reply address; `None` if it is none of a delivery.
 pub(super) fn place(reply: &str) -> Option<Place<'_>> {
-    let tokens = reply.strip_prefix("$JS.ACK.")?;
-    let skipped = match tokens.bytes().filter(|byte| *byte == b'.').count() {
+    let tokens = reply.strip_prefix("$JS.ACK.")?.as_bytes();
+    let is_dot = |byte: &u8| *byte == b'.';
+    let skipped = match tokens.iter().filter(|byte| is_dot(byte)).count() {
         // The stream.
         6 => 1,
         // Domain, account and stream.
         8.. => 3,
         _ => return None,
     };
-    let mut tokens = tokens.split('.').skip(skipped);
-    let consumer = tokens.next()?;
-    let mut numbers = tokens.map_while(|token| token.parse::<u64>().ok());
+    let mut tokens = tokens.split(is_dot).skip(skipped);
+    let consumer = str::from_utf8(tokens.next()?).ok()?;
+    let mut numbers = tokens.map_while(number);
     Some(Place {
         consumer,
         deliveries: numbers.next()?,
@@ -73,6 +74,16 @@ pub(super) fn place(reply: &str) -> Option<Place<'_>> {
         timestamp_ms: numbers.next()? / 1_000_000,
         pending: numbers.next()?,
     })
+}
+
+/// Reads a number. (Six of them in every message: `str::parse` is for everything else.)
+fn number(digits: &[u8]) -> Option<u64> {
+    let add = |number: u64, byte: &u8| {
+        let digit = byte.is_ascii_digit().then(|| u64::from(byte - b'0'))?;
+        number.checked_mul(10)?.checked_add(digit)
+    };
+    (!digits.is_empty()).then_some(())?;
+    digits.iter().try_fold(0, add)
 }
 
 /// A message as a handler sees it.
@@ -93,7 +104,9 @@ pub(super) fn record(
         offset: Offset(offset),
         subject: subject.into(),
         key,
-        headers: headers.map_or_else(Headers::default, Headers::given),
+        headers: headers
+            .as_ref()
+            .map_or_else(Headers::default, Headers::given),
         payload,
         timestamp_ms,
     }
@@ -126,6 +139,8 @@ mod tests {
             "$JS.ACK.S.c.1.2.3.4",
             "$JS.ACK.S.c.1.2.3.4.5.6",
             "$JS.ACK.S.c.1.x.9.17.4",
+            "$JS.ACK.S.c.1..9.17.4",
+            "$JS.ACK.S.c.1.99999999999999999999.9.17.4",
             "$JS.FC.S.c.1.71.9.17.4",
         ] {
             assert_eq!(place(reply), None, "{reply}");
