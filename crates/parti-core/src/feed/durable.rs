@@ -14,12 +14,13 @@ use std::time::Duration;
 
 use crate::config::{AckMode, Config};
 use crate::feed::batch::Batch;
+use crate::feed::by_sequence::BySequence;
 use crate::feed::consumer::Planner;
 use crate::feed::refusals::Asked;
 use crate::feed::{Context, FeedNumbers};
 use crate::ids::PartitionId;
 use crate::io::{Ask, ConsumerState, SourceError, SourceRequest};
-use crate::lane::outbox::{Delivery, Outbox};
+use crate::lane::outbox::{Delivery, Outbox, take_all};
 use crate::rng::Rng;
 use crate::time::Time;
 
@@ -76,7 +77,7 @@ pub(crate) struct Durable {
     /// How many messages arrived so far.
     arrived: u64,
     /// Unacked deliveries that are here, with when the server last heard of each.
-    held: BTreeMap<u64, Time>,
+    held: BySequence<Time>,
     pub(crate) batch: Batch,
     explicit: bool,
     ack_wait: Duration,
@@ -103,7 +104,7 @@ impl Durable {
             pulls: BTreeMap::new(),
             to_come: 0,
             arrived: 0,
-            held: BTreeMap::new(),
+            held: BySequence::default(),
             batch: Batch::new(jetstream),
             explicit: jetstream.ack == AckMode::Explicit,
             ack_wait: jetstream.ack_wait,
@@ -155,7 +156,7 @@ impl Durable {
                 deliveries: vec![delivery.sequence],
             });
         }
-        self.held.insert(delivery.sequence, now);
+        self.held.keep(delivery.sequence, now);
         if self.extend_at == Time::NEVER {
             self.extend_at = now + self.ack_wait / 3;
         }
@@ -165,18 +166,17 @@ impl Durable {
     pub(crate) fn settle(&mut self, out: &mut Outbox) {
         for delivery in std::mem::take(&mut out.dropped) {
             if delivery.consumer == self.identity {
-                self.held.remove(&delivery.sequence);
+                self.held.take(delivery.sequence);
             }
         }
-        let mut deliveries: Vec<u64> = std::mem::take(&mut out.acks)
-            .into_iter()
-            .filter(|d| d.consumer == self.identity)
-            .map(|d| d.sequence)
-            .collect();
+        let acks = take_all(&mut out.acks);
+        let mut deliveries = Vec::with_capacity(acks.len());
+        let ours = acks.iter().filter(|d| d.consumer == self.identity);
+        deliveries.extend(ours.map(|d| d.sequence));
         deliveries.sort_unstable();
         deliveries.dedup();
         for sequence in &deliveries {
-            self.held.remove(sequence);
+            self.held.take(*sequence);
         }
         if self.explicit && !deliveries.is_empty() {
             out.source(SourceRequest::Ack { deliveries });
@@ -194,11 +194,11 @@ impl Durable {
             now + self.ack_wait / 3
         };
         let mut deliveries = Vec::new();
-        for (sequence, heard) in &mut self.held {
+        for (sequence, heard) in self.held.iter_mut() {
             // At the next look, this one would be older than two thirds.
             if now.since(*heard) >= self.ack_wait / 3 {
                 *heard = now;
-                deliveries.push(*sequence);
+                deliveries.push(sequence);
             }
         }
         if self.explicit && !deliveries.is_empty() {

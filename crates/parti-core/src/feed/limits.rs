@@ -135,23 +135,18 @@ impl Limits {
         self.pace.delivered(cx.now, message.offset, pending);
         self.overtaken.delivered(cx.now, message.offset, pending);
         self.seen = self.seen.max(message.offset);
-        let kept = self
-            .splices
-            .get_mut(partition)
-            .is_some_and(|splice| splice.arrive(message, delivery, cx.out));
-        if kept && cx.lanes.halted_mut(partition).is_some() {
-            // Nobody takes it from here; it is read again once the lane is opened anew.
-            if let Some(splice) = self.splices.get_mut(partition) {
-                splice.drop_tail(cx.out);
-            }
-        } else if kept {
+        let Some(splice) = self.splices.get_mut(partition) else {
+            self.durable.wonder(cx.now);
+            cx.out.ack(Some(delivery));
+            return;
+        };
+        if splice.arrive(message, delivery, cx.out) {
             self.durable.hold(cx.now, delivery, cx.out);
-            self.dirty.insert(partition.clone());
-        } else {
-            if !self.splices.contains_key(partition) {
-                self.durable.wonder(cx.now);
+            if !std::mem::replace(&mut splice.dirty, true) {
+                self.dirty.insert(partition.clone());
             }
-            // No lane, late, or to be read: the durable need not bring it again.
+        } else {
+            // Late, or to be read: the durable need not bring it again.
             cx.out.ack(Some(delivery));
         }
     }
@@ -276,6 +271,11 @@ impl Limits {
         let Some(splice) = self.splices.get_mut(partition) else {
             return;
         };
+        splice.dirty = false;
+        if cx.lanes.halted_mut(partition).is_some() {
+            // Nobody takes it from here; it is read again once the lane is opened anew.
+            splice.drop_tail(cx.out);
+        }
         if splice.base == Base::Outside && self.durable.planner.delivers(partition) {
             cx.out.ready_changed = true;
             splice.base = Base::NeedHead;

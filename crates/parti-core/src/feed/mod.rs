@@ -12,6 +12,7 @@
 
 pub(crate) mod backoff;
 pub(crate) mod batch;
+pub mod by_sequence;
 pub mod consumer;
 pub(crate) mod durable;
 pub(crate) mod external;

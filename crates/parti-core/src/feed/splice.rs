@@ -50,6 +50,8 @@ pub(crate) struct Splice {
     /// No read before this time.
     pub(crate) retry_at: Time,
     pub(crate) backoff: Backoff,
+    /// A delivery has it looked at with the next pump: it need not be asked for once more.
+    pub(crate) dirty: bool,
 }
 
 impl Splice {
@@ -63,6 +65,7 @@ impl Splice {
             deep: false,
             retry_at: Time::ZERO,
             backoff,
+            dirty: false,
         }
     }
 

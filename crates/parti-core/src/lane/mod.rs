@@ -37,7 +37,7 @@ use crate::io::{
     Ask, CommitRefused, Job, Ran, Retention, Run, SourceEvent, SourceKind, SourceRequest, Then,
 };
 use crate::lane::map::{Lane, LaneMap, Phase};
-use crate::lane::outbox::Outbox;
+use crate::lane::outbox::{Outbox, take_all};
 use crate::lane::resolve::Resolve;
 use crate::lane::serving::{Outcome, Rules, Serving, Step};
 use crate::rng::Rng;
@@ -440,7 +440,7 @@ impl Lanes {
     /// Starts what may start, lane by lane in turn. True: handlers are free, lanes have nothing.
     fn dispatch(&mut self) -> bool {
         self.end_try();
-        for partition in std::mem::take(&mut self.out.woken) {
+        for partition in take_all(&mut self.out.woken) {
             if let Some(lane) = self.map.lanes.get_mut(&partition)
                 && !std::mem::replace(&mut lane.queued, true)
             {

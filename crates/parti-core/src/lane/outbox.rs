@@ -84,6 +84,12 @@ impl Outbox {
     }
 
     pub(crate) fn take(&mut self) -> Vec<LaneAction> {
-        std::mem::take(&mut self.actions)
+        take_all(&mut self.actions)
     }
+}
+
+/// Empties a list. The next burst will be about as large: so much room is made for it at once.
+pub(crate) fn take_all<T>(list: &mut Vec<T>) -> Vec<T> {
+    let room = Vec::with_capacity(list.len());
+    std::mem::replace(list, room)
 }

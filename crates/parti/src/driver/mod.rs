@@ -49,7 +49,7 @@ use runs::Runs;
 use tasks::{Tasks, caught};
 
 /// So many events are taken in together, before the loop looks at the clock again.
-const BURST: usize = 256;
+const BURST: usize = 512;
 
 /// A wall clock that moves by more than this against our own was set, not slewed.
 const JUMP: Duration = Duration::from_secs(1);
@@ -246,6 +246,7 @@ impl Driver {
                     // What a burst needed is given back in a quiet moment: one process may have a
                     // thousand of these loops.
                     burst.shrink_to_fit();
+                    self.actions.shrink_to_fit();
                     if self.wall.jumped(self.clock.as_ref(), self.origin) {
                         self.handle(Event::ClockJumped);
                     }
@@ -296,7 +297,8 @@ impl Driver {
         // Whatever is begun from now on looks at it.
         self.lease.set(self.worker.lease_until());
         let mut end = None;
-        for action in std::mem::take(&mut self.actions) {
+        let mut actions = std::mem::take(&mut self.actions);
+        for action in actions.drain(..) {
             if let Some(probe) = &mut self.probe {
                 probe.action(now, &action);
             }
@@ -304,6 +306,7 @@ impl Driver {
                 end = Some(result);
             }
         }
+        self.actions = actions;
         let times = self.probe.as_ref().map(Probe::call_times);
         self.runs.start(self.worker.id(), times);
         self.tell_status(end);

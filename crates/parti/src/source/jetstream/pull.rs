@@ -15,7 +15,6 @@
 //! A delivery does not say which pull it answers (a status does): it counts for the oldest one, and
 //! what a pull that ended left over is taken off the others. So the sum is always right.
 
-use std::collections::BTreeMap;
 use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
@@ -26,6 +25,7 @@ use async_nats::{Message, StatusCode, Subject, Subscriber};
 use bytes::Bytes;
 use futures_util::{FutureExt, StreamExt};
 use parti_core::config::AckMode;
+use parti_core::feed::by_sequence::BySequence;
 use parti_core::io::{Ask, Retention, SourceEvent};
 use parti_core::worker::Event;
 use serde_json::json;
@@ -52,7 +52,7 @@ const AFTER_FAILURE: Duration = Duration::from_millis(200);
 /// That the durable is gone, or not as it should be, is told this often.
 const WRONG_EVERY: Duration = Duration::from_secs(1);
 /// Messages that are passed on before anything else is looked at.
-const BURST: usize = 256;
+const BURST: usize = 512;
 /// Where so many messages came together, more are on their way: the others get their turn so often
 /// before what came is passed on. A busy server sends a few messages at a time, and to pass them on
 /// wakes three tasks, which costs more than to handle them.
@@ -60,6 +60,8 @@ const DENSE: usize = 4;
 const TURNS: usize = 32;
 /// The header in which a pull that ended says how many messages it did not bring.
 const LEFT_OVER: &str = "Nats-Pending-Messages";
+/// The shortest of the two ways to say it.
+const ACK: &[u8] = b"";
 /// Reply addresses kept at the most, as a multiple of `max_ack_pending`. What is older was dropped
 /// by its lane without an ack.
 const REPLIES: usize = 8;
@@ -112,7 +114,6 @@ pub(super) struct PullLoop {
     explicit: bool,
     retention: Retention,
     bare: Bare,
-    max_replies: usize,
     events: UnboundedSender<Event>,
     /// What is to be passed on.
     news: Vec<Event>,
@@ -122,7 +123,8 @@ pub(super) struct PullLoop {
     open: Vec<Open>,
     /// Ends of pulls that are told later.
     later: Vec<(Instant, Ask)>,
-    replies: BTreeMap<u64, Subject>,
+    replies: BySequence<Subject>,
+    max_replies: usize,
     numbers: u64,
     /// How many deliveries came, and how many had come when the rest of a pull was last asked for.
     came: u64,
@@ -186,7 +188,6 @@ impl PullLoop {
             explicit: config.ack == AckMode::Explicit,
             retention: settings.retention,
             bare: Bare::default(),
-            max_replies: (config.max_ack_pending as usize).saturating_mul(REPLIES),
             events,
             news: Vec::with_capacity(BURST),
             tasks,
@@ -194,7 +195,8 @@ impl PullLoop {
             inbox: None,
             open: Vec::new(),
             later: Vec::new(),
-            replies: BTreeMap::new(),
+            replies: BySequence::default(),
+            max_replies: (config.max_ack_pending as usize).saturating_mul(REPLIES),
             numbers: 0,
             came: 0,
             came_before_rest: None,
@@ -264,7 +266,7 @@ impl PullLoop {
         match command {
             Command::Pull { ask, batch } => self.pull(ask, batch).await,
             Command::Stop { ask } => self.stop(ask).await,
-            Command::Ack(deliveries) => self.answer(&deliveries, b"+ACK", true).await,
+            Command::Ack(deliveries) => self.answer(&deliveries, ACK, true).await,
             Command::Extend(deliveries) => self.answer(&deliveries, b"+WPI", false).await,
             Command::Life(life) => {
                 self.wire.pending.store(0, Relaxed);
@@ -380,9 +382,9 @@ impl PullLoop {
         }
         for delivery in deliveries {
             let reply = if last {
-                self.replies.remove(delivery)
+                self.replies.take(*delivery)
             } else {
-                self.replies.get(delivery).cloned()
+                self.replies.get(*delivery).cloned()
             };
             if let Some(reply) = reply {
                 let client = &self.api.link.client;
@@ -461,7 +463,7 @@ impl PullLoop {
         {
             // It is read past the durable: until it came again, it would fill the window.
             let client = &self.api.link.client;
-            let _ = client.publish(reply, Bytes::from_static(b"+ACK")).await;
+            let _ = client.publish(reply, Bytes::from_static(ACK)).await;
         }
         self.tell_wrong();
     }
@@ -496,9 +498,9 @@ impl PullLoop {
             pending,
         };
         if let Some(reply) = reply.filter(|_| self.explicit) {
-            self.replies.insert(sequence, reply);
+            self.replies.keep(sequence, reply);
             if self.replies.len() > self.max_replies {
-                self.replies.pop_first();
+                self.replies.take_first();
             }
         }
         self.told_wrong = None;
