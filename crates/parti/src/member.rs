@@ -306,7 +306,11 @@ impl Drop for Member {
         if let Ok(runtime) = tokio::runtime::Handle::try_current() {
             runtime.spawn(async move {
                 let deadline = Instant::now() + limit;
-                let _ = wait(running.handles.status.clone(), |_| false).await;
+                let ended = wait(running.handles.status.clone(), |_| false).await;
+                // Nobody else is there to hear it.
+                if let Err(WorkerError::Fatal(late @ Fatal::StopTimedOut { .. })) = &ended {
+                    tracing::warn!("{late}");
+                }
                 running.wind_up(deadline).await;
             });
         }

@@ -370,6 +370,12 @@ impl Lanes {
             .map(Serving::progress)
     }
 
+    /// The messages of an opened partition that are being handled, or sent to the dead letters.
+    pub fn in_flight(&self, partition: &PartitionId) -> impl Iterator<Item = Offset> + '_ {
+        let serving = self.map.lanes.get(partition).and_then(Lane::serving);
+        serving.into_iter().flat_map(Serving::begun)
+    }
+
     /// Whether an opened partition is still handled in suspicion.
     pub fn suspicious(&self, partition: &PartitionId) -> bool {
         let serving = self.map.lanes.get(partition).and_then(Lane::serving);
