@@ -408,9 +408,12 @@ pub enum Trouble {
         /// The most that one worker serves.
         cap: u32,
     },
-    /// The source has trouble.
+    /// The source has trouble that passes by itself.
     #[error("{0}")]
     Source(String),
+    /// The source refuses, which lasts until a person mends something.
+    #[error("{0}")]
+    SourceRefuses(String),
     /// The store has trouble.
     #[error("{0}")]
     Store(String),

@@ -8,15 +8,16 @@ use super::Worker;
 use crate::config::Config;
 use crate::ids::{Incarnation, Nonce, Offset, PartitionId, Revision, Term, Version, WorkerId};
 use crate::io::{
-    Body, Expect, Message, Ran, ReadBatch, Run, Scope, SourceEvent, SourceKind, SourceRequest,
-    StoreError, StoreOp, StoreReply, StoreRequest, Stored, Then, WatchEvent, Write, WriteOutcome,
+    Body, Expect, Message, Ran, ReadBatch, Run, Scope, SourceError, SourceEvent, SourceKind,
+    SourceRequest, StoreError, StoreOp, StoreReply, StoreRequest, Stored, Then, WatchEvent, Write,
+    WriteOutcome,
 };
 use crate::key::Key;
 use crate::leader::election::Agent;
 use crate::partition::{self, Partition};
 use crate::record::{
-    AssignmentRecord, Fingerprint, LeaderRecord, Lifecycle, PartitionRecord, PlanRecord, PlanState,
-    Record, SessionStatus, WorkerRecord,
+    AssignmentRecord, EventKind, Fingerprint, LeaderRecord, Lifecycle, PartitionRecord, PlanRecord,
+    PlanState, Record, SessionStatus, WorkerRecord,
 };
 use crate::strategy::FairShare;
 use crate::time::Time;
@@ -201,6 +202,31 @@ impl Group {
         group.run(Duration::from_millis(1));
         assert_eq!(group.runs.len(), 1, "{:?}", group.runs);
         group
+    }
+
+    /// What the history says of trouble.
+    fn troubles(&self) -> Vec<&str> {
+        let texts = self
+            .records
+            .values()
+            .filter_map(|stored| match &stored.record {
+                Record::Event(event) if event.kind == EventKind::Trouble => {
+                    Some(event.text.as_str())
+                }
+                _ => None,
+            });
+        texts.collect()
+    }
+
+    /// All reads that are not answered yet end like this.
+    fn reads_end(&mut self, result: &Result<ReadBatch, SourceError>) {
+        for request in std::mem::take(&mut self.asked) {
+            if let SourceRequest::Read { ask, .. } = request {
+                let result = result.clone();
+                let read = SourceEvent::Read { ask, result };
+                self.inbox.push_back(Event::Source(read));
+            }
+        }
     }
 
     /// It is told to stop, and has all the time that it gets for that.
@@ -480,6 +506,34 @@ fn a_replaced_stream_ends_the_worker_by_name() {
     group.inbox.push_back(Event::Source(SourceEvent::Replaced));
     group.run(Duration::from_secs(1));
     assert_eq!(group.ended, Some(Err(Fatal::StreamReplaced)));
+}
+
+#[test]
+fn what_the_source_refuses_is_in_the_history_once_and_that_it_does_no_more() {
+    let mut group = Group::owning();
+    let gone = Err(SourceError::Rejected("it is gone".into()));
+    for beat in 2..120 {
+        group.reads_end(&gone);
+        group.run(Duration::from_secs(1));
+        group.other_leads(beat);
+    }
+    let why = "partition p cannot be read: the source refuses: it is gone";
+    assert_eq!(group.troubles(), [why]);
+    assert_eq!(group.worker.source_refuses().as_deref(), Some(why));
+    let nothing = ReadBatch {
+        messages: Vec::new(),
+        next: Offset(0),
+        first: Offset(0),
+        end: Offset(0),
+    };
+    for beat in 120..160 {
+        group.reads_end(&Ok(nothing.clone()));
+        group.run(Duration::from_secs(1));
+        group.other_leads(beat);
+    }
+    let over = "the source refuses nothing any more";
+    assert_eq!(group.troubles(), [why, over]);
+    assert_eq!(group.worker.source_refuses(), None);
 }
 
 #[test]
