@@ -133,7 +133,7 @@ impl From<WorkerError> for Failure {
             WorkerError::Source(error) => error.into(),
             WorkerError::Config(problems) => Self::usage(problems),
             WorkerError::StartTimeout { .. } => Self::new(UNAVAILABLE, error),
-            WorkerError::Fatal(Fatal::StopTimedOut(_)) => Self::failed(error),
+            WorkerError::Fatal(Fatal::StopTimedOut { .. }) => Self::failed(error),
             WorkerError::Fatal(_) => Self::new(REFUSED, error),
             WorkerError::AlreadyStopped => Self::failed(error),
         }

@@ -5,10 +5,10 @@ mod common;
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
-use std::process::Stdio;
+use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use common::{Group, Line};
+use common::{CONFIG, Group, Line};
 use rustix::process::Signal;
 use serde_json::Value;
 
@@ -86,6 +86,87 @@ fn a_stop_releases_also_when_nobody_reads_stderr() {
         assert_eq!(partition["lag"], 0, "{status}");
         assert_eq!(partition["owner"], Value::Null, "{status}");
     }
+}
+
+/// A worker whose command says through one pipe that it runs, and waits for a word from another. It
+/// runs when this returns.
+fn in_the_middle_of_a_command(shutdown_timeout: &str) -> (Group, Child) {
+    let config = format!("{CONFIG}shutdown_timeout: {shutdown_timeout}\n");
+    let mut group = Group::on("sqlite:group.db", &config, 1);
+    group.produce(1);
+    let pipes = ["begun", "word"].map(|name| group.folder().join(name));
+    let made = Command::new("mkfifo").args(&pipes).status();
+    assert!(made.expect("runs").success());
+    let worker = group
+        .consumer()
+        .args(["-o", "jsonl", "--exec", "echo > begun; read -r word < word"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("runs");
+    // Opening waits for the other end.
+    std::fs::read(&pipes[0]).expect("it begins");
+    (group, worker)
+}
+
+fn terminate(worker: &Child) {
+    let pid = rustix::process::Pid::from_child(worker);
+    rustix::process::kill_process(pid, Signal::TERM).expect("there");
+}
+
+fn last_word(stdout: &[u8]) -> Value {
+    let text = String::from_utf8_lossy(stdout);
+    let last = text.lines().last().expect("a last word");
+    serde_json::from_str(last).expect("an event")
+}
+
+#[test]
+fn a_command_that_outlasts_the_stop_is_named_and_its_message_comes_again() {
+    let (mut group, worker) = in_the_middle_of_a_command("1s");
+    terminate(&worker);
+    let ended = worker.wait_with_output().expect("ended");
+    let said = String::from_utf8_lossy(&ended.stderr).into_owned();
+    assert_eq!(ended.status.code(), Some(1), "{said}");
+    for part in [
+        "partition 0 offset 0",
+        "to be handled again",
+        "raise shutdown_timeout",
+    ] {
+        assert!(said.contains(part), "{part}: {said}");
+    }
+    let last = last_word(&ended.stdout);
+    let cut_off = serde_json::json!([{"partition": "0", "offset": 0}]);
+    assert_eq!(
+        (&last["event"], &last["cut_off"]),
+        (&"stopped".into(), &cut_off)
+    );
+    let status = group.status().expect("the group");
+    assert_eq!(status["partitions"][0]["owner"], Value::Null, "{status}");
+    group.consume();
+    group.drained();
+    let again = group.lines().into_iter().map(|(_, event)| event);
+    let again = again.filter(|event| event["event"] == "message").count();
+    assert_eq!(again, 1, "nobody else had handled it");
+    group.stop(&[]);
+}
+
+#[test]
+fn a_stop_waits_for_a_command_and_has_nothing_to_say() {
+    let (group, mut worker) = in_the_middle_of_a_command("2m");
+    let stderr = BufReader::new(worker.stderr.take().expect("piped"));
+    let mut lines = stderr.lines().map_while(Result::ok);
+    terminate(&worker);
+    let heard = lines.by_ref().find(|line| line.starts_with("stopping"));
+    heard.expect("it heard that it is to stop");
+    std::fs::write(group.folder().join("word"), "go on\n").expect("somebody reads");
+    let ended = worker.wait_with_output().expect("ended");
+    assert_eq!(lines.collect::<Vec<_>>(), [""; 0]);
+    assert_eq!(ended.status.code(), Some(0));
+    let last = last_word(&ended.stdout);
+    assert_eq!(last["error"], Value::Null, "{last}");
+    assert_eq!(last["cut_off"], serde_json::json!([]), "{last}");
+    let status = group.status().expect("the group");
+    assert_eq!(status["partitions"][0]["next_offset"], 1, "{status}");
 }
 
 #[test]

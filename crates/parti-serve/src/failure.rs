@@ -353,7 +353,7 @@ impl From<Fatal> for Failure {
             Fatal::Disagreement(_) => disagreement(fatal),
             Fatal::SessionOver => Self::session_gone(fatal),
             Fatal::Dismissed => Self::dismissed(DISMISSED),
-            Fatal::GaveUp { .. } | Fatal::StopTimedOut(_) => Self::unavailable(fatal),
+            Fatal::GaveUp { .. } | Fatal::StopTimedOut { .. } => Self::unavailable(fatal),
             Fatal::Rejected(_) => Self::broken("store_refuses", fatal),
         }
     }

@@ -274,24 +274,26 @@ impl fmt::Debug for Readiness {
 }
 
 impl Readiness {
-    /// Whether it has its assignment, and a live lease.
+    /// Whether it has its assignment and a live lease, and its source refuses nothing.
     pub fn is_ready(&self) -> bool {
         self.not_ready().is_none()
     }
 
-    /// Why it is not ready; none if it is.
-    pub fn not_ready(&self) -> Option<&'static str> {
+    /// Why it is not ready; none if it is. A source that cannot be reached just now is no reason: that
+    /// passes by itself. One that refuses is, until a person has mended what it says.
+    pub fn not_ready(&self) -> Option<String> {
         let status = self.status.as_ref().map(|status| status.borrow());
-        match status {
-            None => Some("the worker was stopped"),
-            Some(status) if status.end.is_some() => Some("the worker has ended"),
-            Some(status) if status.state == State::Shutdown => Some("the worker is stopping"),
-            Some(status) if status.assignment.is_none() => Some("the worker has no assignment yet"),
+        let why = match status {
+            None => "the worker was stopped",
+            Some(status) if status.end.is_some() => "the worker has ended",
+            Some(status) if status.state == State::Shutdown => "the worker is stopping",
+            Some(status) if status.assignment.is_none() => "the worker has no assignment yet",
             Some(_) if !self.committer.lease_is_alive() => {
-                Some("the worker's lease has lapsed: the store is not reached")
+                "the worker's lease has lapsed: the store is not reached"
             }
-            Some(_) => None,
-        }
+            Some(status) => return status.refused.clone(),
+        };
+        Some(why.to_owned())
     }
 }
 
@@ -306,7 +308,11 @@ impl Drop for Member {
         if let Ok(runtime) = tokio::runtime::Handle::try_current() {
             runtime.spawn(async move {
                 let deadline = Instant::now() + limit;
-                let _ = wait(running.handles.status.clone(), |_| false).await;
+                let ended = wait(running.handles.status.clone(), |_| false).await;
+                // Nobody else is there to hear it.
+                if let Err(WorkerError::Fatal(late @ Fatal::StopTimedOut { .. })) = &ended {
+                    tracing::warn!("{late}");
+                }
                 running.wind_up(deadline).await;
             });
         }

@@ -128,7 +128,8 @@ impl AnySource {
 /// ```
 ///
 /// What it has in common with a [`Manager`](crate::Manager) is in [`Member`]. Dropping it is a stop
-/// without waiting: the rest happens in the background, as long as the runtime lives.
+/// without waiting: the rest happens in the background, as long as the runtime lives, and what is cut
+/// off by its time limit is logged.
 pub struct Worker(Member);
 
 impl fmt::Debug for Worker {
@@ -157,13 +158,14 @@ impl Worker {
         Builder::new(source, group, store.into_store(), partitions)
     }
 
-    /// Hands over everything, commits, says goodbye; within `shutdown_timeout`.
+    /// Hands over everything, commits, says goodbye; within `shutdown_timeout`. A handler call that
+    /// outlasts it is cut off, and [`Fatal::StopTimedOut`](crate::Fatal::StopTimedOut) names its
+    /// message, which is handled again. Ok: nothing is repeated because of the stop.
     pub async fn stop(self) -> Result<(), WorkerError> {
         self.0.end(None).await
     }
 
-    /// The same within a shorter time. What is still in flight when it is over may be handled
-    /// again by others.
+    /// The same within a shorter time.
     pub async fn stop_within(self, limit: Duration) -> Result<(), WorkerError> {
         self.0.end(Some(limit)).await
     }

@@ -13,8 +13,8 @@ use parti::metrics::Endpoint;
 use parti::source::JetStream;
 use parti::source::place::Place;
 use parti::{
-    AnySource, Config, FilePartitions, Handler, HandlerError, IntoSource, Message, Observer,
-    PartitionSource, Report, StaticPartitions, Worker,
+    AnySource, Config, Fatal, FilePartitions, Handler, HandlerError, IntoSource, Message, Observer,
+    Offset, PartitionId, PartitionSource, Report, StaticPartitions, Worker, WorkerError,
 };
 use rustix::process::{Pid, Signal, kill_process_group};
 use serde_json::{Value, json};
@@ -31,7 +31,8 @@ use crate::signals::Endings;
 /// Run one worker of a group; start several, and they share the partitions.
 ///
 /// SIGTERM and SIGINT stop it gracefully: it hands over everything, commits and says goodbye. A
-/// second one ends it at once.
+/// second one ends it at once. A command that outlasts shutdown_timeout is ended, and its message
+/// named: it is handled again, and the exit code is 1.
 ///
 /// Example: parti consume --store sqlite:data/group.db --source log:data --topic orders
 ///          --group billing --exec ./bill-one.sh
@@ -150,7 +151,7 @@ pub async fn run(args: Args) -> Result<(), Failure> {
                     () = tokio::time::sleep(limit) => {}
                     _ = endings.next() => {}
                 }
-                last_words.event(json!({"event": "stopped", "error": null}));
+                last_words.stopped(None, &[]);
                 lines.finish();
                 return Ok(());
             }
@@ -185,7 +186,11 @@ pub async fn run(args: Args) -> Result<(), Failure> {
         .err()
         .map(ToString::to_string)
         .or_else(|| why.clone());
-    last_words.event(json!({"event": "stopped", "error": reason}));
+    let cut_off = match &ended {
+        Err(WorkerError::Fatal(Fatal::StopTimedOut { cut_off, .. })) => cut_off.as_slice(),
+        _ => &[],
+    };
+    last_words.stopped(reason, cut_off);
     lines.finish();
     ended?;
     why.map_or(Ok(()), |why| Err(Failure::failed(why)))
@@ -375,6 +380,14 @@ impl Printer {
         if self.output == Output::Jsonl {
             self.lines.event(event);
         }
+    }
+
+    /// The last word of this process: why, if it ends against its will, and the messages whose
+    /// handling it gave up half way.
+    fn stopped(&self, error: Option<String>, cut_off: &[(PartitionId, Offset)]) {
+        let place = |(partition, offset): &(PartitionId, Offset)| json!({"partition": partition.as_str(), "offset": offset.0});
+        let cut_off: Vec<Value> = cut_off.iter().map(place).collect();
+        self.event(json!({"event": "stopped", "error": error, "cut_off": cut_off}));
     }
 
     fn report(&self, report: &Report) {

@@ -60,7 +60,8 @@ settings! {
         pub election_timeout: Duration = secs(5),
         /// Limit for the start: id, election, first assignment. The cold-start window does not count.
         pub startup_timeout: Duration = secs(30),
-        /// Limit for a graceful stop.
+        /// Limit for a graceful stop. A handler call that still runs shortly before it is cut off,
+        /// named, and its message handled again: it should be well above what a message takes.
         pub shutdown_timeout: Duration = secs(10),
         /// How often dirty checkpoints are flushed.
         pub checkpoint_flush_interval: Duration = secs(5),

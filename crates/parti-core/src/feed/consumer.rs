@@ -61,6 +61,8 @@ pub(crate) struct Planner {
     drifted: bool,
     failures: u32,
     last_error: String,
+    /// Whether one of the failures in a row was a refusal.
+    refused: bool,
     backoff: Backoff,
     min_interval: Duration,
     cap: usize,
@@ -79,6 +81,7 @@ impl Planner {
             drifted: false,
             failures: 0,
             last_error: String::new(),
+            refused: false,
             backoff: Backoff::new(
                 config
                     .jetstream
@@ -276,6 +279,7 @@ impl Planner {
         // A deletion on the way to what is wanted says nothing about whether that can be had.
         if !sent.is_empty() || self.wanted.is_empty() {
             self.failures = 0;
+            self.refused = false;
             self.counters.drift_repaired += u64::from(std::mem::take(&mut self.drifted));
         }
         self.backoff.reset();
@@ -289,6 +293,23 @@ impl Planner {
         self.failures = self.failures.saturating_sub(1);
     }
 
+    /// The last failure was a refusal. Others that follow do not end it.
+    pub(crate) fn was_refused(&mut self) {
+        self.refused = true;
+    }
+
+    /// What the source refuses again and again, if it does.
+    pub(crate) fn refused(&self) -> Option<String> {
+        (self.refused && self.failures >= FAILURES_TO_DEGRADE).then(|| self.failed())
+    }
+
+    fn failed(&self) -> String {
+        format!(
+            "{} consumer updates failed in a row: {}",
+            self.failures, self.last_error
+        )
+    }
+
     /// What is wrong with this consumer, if anything is.
     pub(crate) fn degraded(&self) -> Option<String> {
         if self.wanted.len() > self.cap {
@@ -299,12 +320,7 @@ impl Planner {
                 self.cap
             ));
         }
-        (self.failures >= FAILURES_TO_DEGRADE).then(|| {
-            format!(
-                "{} consumer updates failed in a row: {}",
-                self.failures, self.last_error
-            )
-        })
+        (self.failures >= FAILURES_TO_DEGRADE).then(|| self.failed())
     }
 }
 

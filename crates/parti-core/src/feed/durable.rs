@@ -336,12 +336,13 @@ impl Durable {
         let now = cx.now;
         if let Some((_, partitions)) = self.inspection.take_if(|(asked, _)| *asked == ask) {
             self.inspect_at = now + self.reconcile_interval;
-            cx.out.answered(Asked::Look, result.as_ref().err());
+            cx.out.answered(cx.now, Asked::Look, result.as_ref().err());
             return match result {
                 Ok(state) => self.compare(now, state, &partitions),
                 Err(error) => {
                     if self.planner.needs_update() {
                         self.planner.put_off(now, error.to_string(), rng);
+                        self.note_refusal(error);
                     }
                     News::Unseen
                 }
@@ -350,12 +351,21 @@ impl Durable {
         let error = result.as_ref().err().map(ToString::to_string);
         match (self.planner.answer(now, ask, error, rng), result) {
             (None, _) => News::NotMine,
-            (Some(_), Err(_)) => News::Failed,
+            (Some(_), Err(error)) => {
+                self.note_refusal(error);
+                News::Failed
+            }
             (Some(_), Ok(state)) => {
                 self.inspect_at = now + self.reconcile_interval;
                 let recreated = self.adopt(now, state);
                 News::Updated { recreated }
             }
+        }
+    }
+
+    fn note_refusal(&mut self, error: &SourceError) {
+        if let SourceError::Rejected(_) = error {
+            self.planner.was_refused();
         }
     }
 

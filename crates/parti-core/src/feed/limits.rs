@@ -501,7 +501,8 @@ impl Feed for Limits {
                 }
             }
             SourceEvent::Bounds { ask, result } => {
-                cx.out.answered(Asked::Bounds, result.as_ref().err());
+                cx.out
+                    .answered(cx.now, Asked::Bounds, result.as_ref().err());
                 let first = result.as_ref().ok().map(|bounds| bounds.first);
                 match self.overtaken.answered(cx.now, ask, first) {
                     Some(losses) => self.tell(cx, losses),
@@ -600,6 +601,10 @@ impl Feed for Limits {
 
     fn degraded(&self) -> Option<String> {
         self.durable.planner.degraded()
+    }
+
+    fn refused(&self) -> Option<String> {
+        self.durable.planner.refused()
     }
 
     fn numbers(&self) -> FeedNumbers {

@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use crate::config::Config;
 use crate::feed::backoff::Backoff;
+use crate::feed::refusals::Asked;
 use crate::feed::{Context, Feed};
 use crate::ids::PartitionId;
 use crate::io::{Ask, ReadBatch, SourceError, SourceEvent, SourceRequest};
@@ -119,8 +120,11 @@ impl LogFeed {
         let batch = match result {
             Ok(batch) => batch,
             Err(error) => {
+                let asked = Asked::Partition(partition.clone());
+                cx.out.answered(cx.now, asked, Some(&error));
                 // Told once, not at every try.
-                if tap.backoff.is_fresh() {
+                let passes = !matches!(error, SourceError::Rejected(_));
+                if passes && tap.backoff.is_fresh() {
                     let why = format!("partition {partition} cannot be read: {error}");
                     cx.out.note(LaneNote::Trouble(Trouble::Source(why)));
                 }
@@ -130,6 +134,10 @@ impl LogFeed {
                 return;
             }
         };
+        if cx.out.refusals.first().is_some() {
+            let asked = Asked::Partition(partition.clone());
+            cx.out.answered(cx.now, asked, None);
+        }
         tap.backoff.reset();
         if batch.end < from {
             tap.state = State::AtEnd(Time::NEVER);

@@ -106,6 +106,11 @@ pub(crate) trait Feed: fmt::Debug + Send {
         None
     }
 
+    /// What of that the source refuses until a person mends something.
+    fn refused(&self) -> Option<String> {
+        None
+    }
+
     /// For metrics.
     fn numbers(&self) -> FeedNumbers {
         FeedNumbers::default()

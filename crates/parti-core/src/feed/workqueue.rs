@@ -479,7 +479,8 @@ impl Feed for WorkQueue {
             }
             SourceEvent::Consumer { ask, result } => self.consumer(cx, ask, result),
             SourceEvent::Bounds { ask, result } => {
-                cx.out.answered(Asked::Bounds, result.as_ref().err());
+                cx.out
+                    .answered(cx.now, Asked::Bounds, result.as_ref().err());
                 self.head_answered(cx, ask, &result);
             }
             SourceEvent::PullEnded { ask } => {
@@ -569,6 +570,10 @@ impl Feed for WorkQueue {
 
     fn degraded(&self) -> Option<String> {
         self.durable.planner.degraded()
+    }
+
+    fn refused(&self) -> Option<String> {
+        self.durable.planner.refused()
     }
 
     fn numbers(&self) -> FeedNumbers {

@@ -72,8 +72,10 @@ pub struct Lanes {
     external: bool,
     lease_until: Time,
     now: Time,
-    /// Whether it is told that the feed is degraded.
-    told_degraded: bool,
+    /// Whether it is told that the feed is degraded; and then, whether by a refusal.
+    told_degraded: Option<bool>,
+    /// Whether the source refused something when that was last looked at.
+    told_refused: bool,
     /// Whether everything that became possible was done.
     settled: bool,
     retry: (Duration, Duration),
@@ -97,7 +99,7 @@ impl Lanes {
                 rules: Rules::new(config),
             },
             feed,
-            out: Outbox::default(),
+            out: Outbox::new(config),
             runnable: VecDeque::new(),
             timers: BTreeSet::new(),
             running: 0,
@@ -110,7 +112,8 @@ impl Lanes {
             external: kind == SourceKind::External,
             lease_until: Time::ZERO,
             now: Time::ZERO,
-            told_degraded: false,
+            told_degraded: None,
+            told_refused: false,
             settled: true,
             retry: (
                 config.retry.initial_delay.min(Duration::from_secs(1)),
@@ -370,6 +373,12 @@ impl Lanes {
             .map(Serving::progress)
     }
 
+    /// The messages of an opened partition that are being handled, or sent to the dead letters.
+    pub fn in_flight(&self, partition: &PartitionId) -> impl Iterator<Item = Offset> + '_ {
+        let serving = self.map.lanes.get(partition).and_then(Lane::serving);
+        serving.into_iter().flat_map(Serving::begun)
+    }
+
     /// Whether an opened partition is still handled in suspicion.
     pub fn suspicious(&self, partition: &PartitionId) -> bool {
         let serving = self.map.lanes.get(partition).and_then(Lane::serving);
@@ -389,12 +398,19 @@ impl Lanes {
         let timer = self.timers.first().map_or(Time::NEVER, |(at, _)| *at);
         timer
             .min(self.resolve_deadline())
+            .min(self.out.refusals.next_deadline())
             .min(self.feed.next_deadline(self.now))
     }
 
     /// What is wrong with the source's side of this worker, if anything is.
     pub fn degraded(&self) -> Option<String> {
         self.feed.degraded()
+    }
+
+    /// What the source refuses until a person mends something, if anything.
+    pub fn refused(&self) -> Option<String> {
+        let refused = self.out.refusals.first().map(str::to_owned);
+        refused.or_else(|| self.feed.refused())
     }
 
     /// What the feed did so far, for metrics.
@@ -417,6 +433,7 @@ impl Lanes {
         self.with_feed(|feed, cx| feed.pull(cx, idle));
         self.report_drained();
         self.tell_degraded();
+        self.tell_refused();
         self.timers.extend(self.out.timers.drain(..));
         if std::mem::take(&mut self.out.ready_changed) {
             self.out.note(LaneNote::ReadyChanged);
@@ -576,9 +593,27 @@ impl Lanes {
             return;
         }
         let why = self.feed.degraded();
-        let told = std::mem::replace(&mut self.told_degraded, why.is_some());
-        if let Some(why) = why.filter(|_| !told) {
-            self.out.note(LaneNote::Trouble(Trouble::Source(why)));
+        let state = why.as_ref().map(|_| self.feed.refused().is_some());
+        let told = std::mem::replace(&mut self.told_degraded, state);
+        match (why, state) {
+            (Some(why), Some(true)) if told != state => {
+                self.out
+                    .note(LaneNote::Trouble(Trouble::SourceRefuses(why)));
+            }
+            (Some(why), Some(false)) if told.is_none() => {
+                self.out.note(LaneNote::Trouble(Trouble::Source(why)));
+            }
+            _ => {}
+        }
+    }
+
+    /// Tells once that the source refuses nothing any more.
+    fn tell_refused(&mut self) {
+        let asks = self.lease_is_alive();
+        self.out.refusals.pass(self.now, asks);
+        let refused = self.refused().is_some();
+        if std::mem::replace(&mut self.told_refused, refused) && !refused {
+            self.out.note(LaneNote::RefusedNoMore);
         }
     }
 

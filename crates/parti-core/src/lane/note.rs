@@ -46,6 +46,8 @@ pub enum LaneNote {
     ReadyChanged,
     /// Something is wrong, named; the rest goes on.
     Trouble(Trouble),
+    /// The source refuses nothing any more.
+    RefusedNoMore,
     /// A message went to the dead letters.
     DeadLettered {
         /// Which partition.

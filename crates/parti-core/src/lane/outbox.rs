@@ -1,5 +1,6 @@
 //! Where lanes and feeds put what they want done, until the worker fetches it.
 
+use crate::config::Config;
 use crate::feed::refusals::{Asked, Refusals};
 use crate::ids::PartitionId;
 use crate::io::{Ask, Run, SourceError, SourceRequest};
@@ -17,7 +18,7 @@ pub(crate) struct Delivery {
 }
 
 /// Collects effects in order. Acks are gathered, so that one event gives one ack request.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Outbox {
     actions: Vec<LaneAction>,
     last_ask: u64,
@@ -36,6 +37,20 @@ pub(crate) struct Outbox {
 }
 
 impl Outbox {
+    /// Nothing to do yet.
+    pub(crate) fn new(config: &Config) -> Self {
+        Self {
+            actions: Vec::new(),
+            last_ask: 0,
+            acks: Vec::new(),
+            dropped: Vec::new(),
+            woken: Vec::new(),
+            timers: Vec::new(),
+            ready_changed: false,
+            refusals: Refusals::new(config),
+        }
+    }
+
     /// A fresh mark for a request.
     pub(crate) fn ask(&mut self) -> Ask {
         self.last_ask += 1;
@@ -59,9 +74,9 @@ impl Outbox {
     }
 
     /// An answer of the source came; `error`: what was wrong. A refusal is told once.
-    pub(crate) fn answered(&mut self, asked: Asked, error: Option<&SourceError>) {
-        if let Some(why) = self.refusals.answered(asked, error) {
-            self.note(LaneNote::Trouble(Trouble::Source(why)));
+    pub(crate) fn answered(&mut self, now: Time, asked: Asked, error: Option<&SourceError>) {
+        if let Some(why) = self.refusals.answered(now, asked, error) {
+            self.note(LaneNote::Trouble(Trouble::SourceRefuses(why)));
         }
     }
 

@@ -53,7 +53,7 @@ impl Lanes {
         };
         let partition = partition.clone();
         let asked = Asked::Start(partition.clone());
-        self.out.answered(asked, result.as_ref().err());
+        self.out.answered(self.now, asked, result.as_ref().err());
         match result {
             Ok(next) => {
                 self.resolves.remove(&partition);

@@ -236,6 +236,12 @@ impl Serving {
             .map(|i| i.message.offset)
     }
 
+    /// The offsets of what is in flight: handler calls and dead letters.
+    pub(crate) fn begun(&self) -> impl Iterator<Item = Offset> + '_ {
+        let begun = |i: &&Item| matches!(i.state, ItemState::Running | ItemState::Burying(..));
+        self.items.iter().filter(begun).map(|i| i.message.offset)
+    }
+
     /// The feed knows that there is nothing between `next` and this offset.
     pub(crate) fn nothing_below(&mut self, offset: Offset) {
         self.next = self.next.max(offset);

@@ -408,9 +408,12 @@ pub enum Trouble {
         /// The most that one worker serves.
         cap: u32,
     },
-    /// The source has trouble.
+    /// The source has trouble that passes by itself.
     #[error("{0}")]
     Source(String),
+    /// The source refuses, which lasts until a person mends something.
+    #[error("{0}")]
+    SourceRefuses(String),
     /// The store has trouble.
     #[error("{0}")]
     Store(String),
@@ -457,12 +460,38 @@ pub enum Fatal {
     /// The store refuses this worker.
     #[error("the store refuses: {0}")]
     Rejected(String),
-    /// A stop that was asked for did not come to its end in time; so many partitions were not
-    /// released.
-    #[error(
-        "stopped by its time limit, with {0} partitions not released: what was handled there since the last checkpoint may be handled again; check that the store answers, or raise shutdown_timeout"
-    )]
-    StopTimedOut(usize),
+    /// A stop that was asked for did not come to its end in time.
+    #[error("{}", out_of_time(cut_off, *not_released))]
+    StopTimedOut {
+        /// The messages whose handling was given up half way: whoever has their partition next handles
+        /// them again.
+        cut_off: Vec<(PartitionId, Offset)>,
+        /// How many partitions were not released: what was handled there since the last checkpoint may
+        /// be handled again.
+        not_released: usize,
+    },
+}
+
+/// What a stop that was out of time leaves behind, and what to do about it.
+fn out_of_time(cut_off: &[(PartitionId, Offset)], not_released: usize) -> String {
+    let mut told = vec!["stopped by its time limit".to_owned()];
+    if !cut_off.is_empty() {
+        let messages = count(cut_off.len() as u64, "message");
+        let place = |(partition, offset): &(_, _)| format!("partition {partition} offset {offset}");
+        told.push(format!(
+            "in the middle of {messages}, to be handled again: {}; raise shutdown_timeout well above \
+             the time that a message takes",
+            few(cut_off.iter().map(place), 10)
+        ));
+    }
+    if not_released > 0 {
+        let partitions = count(not_released as u64, "partition");
+        told.push(format!(
+            "with {partitions} not released: what was handled there since the last checkpoint may be \
+             handled again; check that the store answers, or raise shutdown_timeout"
+        ));
+    }
+    told.join(", ")
 }
 
 /// What a worker is made of.

@@ -43,8 +43,8 @@ impl Invariant for NamedErrors {
                 match result {
                     // A start that the store did not answer: its supervisor tries again.
                     Err(Fatal::GaveUp { .. }) => Ok(()),
-                    // It was told to stop, and the store did not let it.
-                    Err(Fatal::StopTimedOut(_)) => Ok(()),
+                    // It was told to stop, and the store or a handler did not let it.
+                    Err(Fatal::StopTimedOut { .. }) => Ok(()),
                     // It had heard of a new list, and of no leader that has: that can last.
                     Err(Fatal::Disagreement(_)) if facts.list_changed => Ok(()),
                     // Its consumer has gone elsewhere, or asks for another session.

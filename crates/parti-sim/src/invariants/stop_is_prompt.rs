@@ -27,7 +27,7 @@ impl Invariant for StopIsPrompt {
     fn see(&mut self, facts: &Facts, seen: &Seen<'_>) -> Verdict {
         let Seen::Ended {
             proc,
-            result: Ok(()) | Err(Fatal::StopTimedOut(_)),
+            result: Ok(()) | Err(Fatal::StopTimedOut { .. }),
         } = seen
         else {
             return Ok(());

@@ -285,7 +285,7 @@ impl World {
         self.cut_calls(proc);
         self.jury.see(self.now, Seen::Ended { proc, result });
         let restart_after = match result {
-            Ok(()) | Err(Fatal::StopTimedOut(_)) => self.procs[proc].restart_after,
+            Ok(()) | Err(Fatal::StopTimedOut { .. }) => self.procs[proc].restart_after,
             Err(
                 Fatal::GaveUp { .. }
                 | Fatal::StableIdExhausted(_)

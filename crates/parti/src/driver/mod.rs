@@ -73,6 +73,8 @@ pub(crate) struct Status {
     pub(crate) id: Option<WorkerId>,
     pub(crate) leader: bool,
     pub(crate) assignment: Option<Arc<Assignment>>,
+    /// What its source refuses until a person mends something.
+    pub(crate) refused: Option<String>,
     pub(crate) end: Option<Result<(), Fatal>>,
 }
 
@@ -82,6 +84,7 @@ impl Status {
         id: None,
         leader: false,
         assignment: None,
+        refused: None,
         end: None,
     };
 }
@@ -314,11 +317,13 @@ impl Driver {
 
     fn tell_status(&self, end: Option<Result<(), Fatal>>) {
         let worker = &self.worker;
+        let refused = worker.source_refuses();
         self.status.send_if_modified(|status| {
             let same = status.state == worker.state()
                 && status.id.as_ref() == worker.id()
                 && status.leader == worker.is_leader()
                 && same_assignment(status.assignment.as_ref(), self.assignment.as_ref())
+                && status.refused == refused
                 && end.is_none();
             if !same {
                 *status = Status {
@@ -326,6 +331,7 @@ impl Driver {
                     id: worker.id().cloned(),
                     leader: worker.is_leader(),
                     assignment: self.assignment.clone(),
+                    refused,
                     end,
                 };
             }

@@ -189,7 +189,7 @@ impl Reporter {
 impl Observer for Reporter {
     fn observe(&self, report: &Report) {
         let wanted = match report {
-            Report::Trouble(Trouble::Source(_)) => self.source_trouble,
+            Report::Trouble(Trouble::Source(_) | Trouble::SourceRefuses(_)) => self.source_trouble,
             Report::State { .. }
             | Report::Claimed(..)
             | Report::SessionLost

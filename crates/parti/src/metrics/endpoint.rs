@@ -4,7 +4,7 @@
 //! |---|---|
 //! | `/metrics` | all metrics, as OpenMetrics if asked for, else as Prometheus text |
 //! | `/healthz` | 200: the process answers |
-//! | `/readyz` | 200 while every worker has its assignment and a live lease, else 503 and why |
+//! | `/readyz` | 200 while every worker has its assignment and a live lease, and its source refuses nothing; else 503 and why |
 //!
 //! It is for whoever scrapes: it has no password, so leave it on loopback or behind something that
 //! guards it.
@@ -219,10 +219,10 @@ impl Shared {
         }
     }
 
-    fn not_ready(&self) -> Option<&'static str> {
+    fn not_ready(&self) -> Option<String> {
         let workers = self.workers.lock().unwrap_or_else(PoisonError::into_inner);
         if workers.is_empty() {
-            return Some("no worker has started yet");
+            return Some("no worker has started yet".to_owned());
         }
         workers.iter().find_map(Readiness::not_ready)
     }

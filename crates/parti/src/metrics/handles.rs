@@ -409,7 +409,7 @@ fn kind(trouble: &Trouble) -> &'static str {
         Trouble::OtherPartitions { .. } => "other_partitions",
         Trouble::SlowRelease { .. } => "slow_release",
         Trouble::OverCap { .. } => "over_cap",
-        Trouble::Source(_) => "source",
+        Trouble::Source(_) | Trouble::SourceRefuses(_) => "source",
         Trouble::Store(_) => "store",
     }
 }

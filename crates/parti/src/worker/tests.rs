@@ -255,7 +255,15 @@ async fn a_shorter_limit_of_the_caller_ends_a_stop_that_waits_for_a_handler() {
     begins.recv().await.expect("the message is being handled");
     let asked = tokio::time::Instant::now();
     let limit = Duration::from_secs(2);
-    worker.stop_within(limit).await.expect("stops");
+    let Err(WorkerError::Fatal(late)) = worker.stop_within(limit).await else {
+        panic!("a message was given up, and nobody says so")
+    };
+    let message = (PartitionId::new("0"), Offset(0));
+    let named = Fatal::StopTimedOut {
+        cut_off: vec![message],
+        not_released: 0,
+    };
+    assert_eq!(late, named);
     // Time is the test's own here: it moves only to the next deadline.
     assert!(asked.elapsed() <= limit, "{:?}", asked.elapsed());
 }

@@ -243,6 +243,7 @@ async fn stream_deleted_and_made_anew(setup: Setup) {
         .await;
     for worker in workers {
         assert_eq!(scene.worker(worker).state(), State::Stable);
+        scene.unready(worker, "the stream is gone").await;
     }
     scene.make_stream(setup.retention).await;
     for worker in workers {
@@ -311,7 +312,8 @@ async fn a_dead_workers_durable_that_could_be_a_strangers_is_named_and_left_alon
     scene.ledger.assert_whole();
 }
 
-fn copy(from: &Path, to: &Path) {
+/// A folder with all that is in it.
+pub fn copy(from: &Path, to: &Path) {
     std::fs::create_dir_all(to).expect("made");
     for entry in std::fs::read_dir(from).expect("there") {
         let entry = entry.expect("readable");

@@ -10,5 +10,7 @@ mod handling;
 mod ledger;
 mod moves;
 mod opening;
+#[cfg(feature = "prometheus")]
+mod readiness;
 mod scene;
 mod trial;

@@ -285,7 +285,8 @@ impl Scene {
         self.reported(what, |reports| {
             let mut troubles = Vec::new();
             for (worker, report) in reports {
-                if let Report::Trouble(Trouble::Source(why)) = report {
+                if let Report::Trouble(Trouble::Source(why) | Trouble::SourceRefuses(why)) = report
+                {
                     troubles.push((*worker, why.as_str()));
                 }
             }
@@ -338,9 +339,26 @@ impl Scene {
         .await;
     }
 
+    /// Waits until a worker is not ready, with this in the reason. (What it reports comes first.)
+    pub async fn unready(&self, index: usize, part: &str) {
+        let readiness = self.worker(index).readiness();
+        let waiting = async {
+            while !readiness.not_ready().is_some_and(|why| why.contains(part)) {
+                tokio::time::sleep(Duration::from_millis(50)).await;
+            }
+        };
+        let came = tokio::time::timeout(PATIENCE, waiting).await;
+        assert!(came.is_ok(), "{index} stays ready: {readiness:?}");
+    }
+
+    /// The group's records.
+    pub fn records(&self) -> GroupStore {
+        GroupStore::new(Arc::new(self.store.clone()), "g").expect("a name")
+    }
+
     /// Waits until a worker's session says that it is degraded, with this in the reason.
     pub async fn degraded(&self, index: usize, part: &str) {
-        let store = GroupStore::new(Arc::new(self.store.clone()), "g").expect("a name");
+        let store = self.records();
         let id = self.worker(index).id().expect("a session");
         let waiting = async {
             loop {

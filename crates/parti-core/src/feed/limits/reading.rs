@@ -136,7 +136,7 @@ impl Limits {
         let Some((_, choice)) = self.sweep.take_if(|(asked, _)| *asked == ask) else {
             return;
         };
-        cx.out.answered(Asked::Sweep, result.as_ref().err());
+        cx.out.answered(cx.now, Asked::Sweep, result.as_ref().err());
         let mut swath = match result {
             Ok(swath) if swath.next > choice.from || swath.first > choice.from => swath,
             _ => {
@@ -215,7 +215,7 @@ impl Limits {
         };
         let before = serving.next();
         let asked = Asked::Read(partition.clone());
-        cx.out.answered(asked, result.as_ref().err());
+        cx.out.answered(cx.now, asked, result.as_ref().err());
         if let Ok(batch) = result {
             let tail_from = splice.from();
             if batch.first > before {

@@ -49,7 +49,7 @@ impl WorkQueue {
                 && *asked == Some(ask)
             {
                 let eviction = Asked::Eviction(worker.clone());
-                cx.out.answered(eviction, result.as_ref().err());
+                cx.out.answered(cx.now, eviction, result.as_ref().err());
                 if result.is_ok() {
                     *flow = Flow::check(false);
                 } else {

@@ -8,7 +8,7 @@ fn refused(why: &str) -> SourceError {
 }
 
 fn told(why: &str) -> LaneNote {
-    LaneNote::Trouble(Trouble::Source(why.into()))
+    LaneNote::Trouble(Trouble::SourceRefuses(why.into()))
 }
 
 /// The stream is deleted: pulls end, and all that is asked then is refused.
@@ -66,11 +66,12 @@ fn a_stream_that_is_gone_is_told_once_until_it_is_back() {
         actions == [told(why)] || actions == [told(look)],
         "{actions:?}"
     );
-    let mut looked = false;
+    assert!(bench.lanes.refused().is_some());
+    let (mut looked, mut notes_since) = (false, Vec::new());
     while !looked {
         bench.source(SourceEvent::Reconnected);
         let actions = bench.run();
-        assert_eq!(notes(&actions), []);
+        notes_since.extend(notes(&actions));
         for request in asked(&actions) {
             match request {
                 SourceRequest::Bounds { ask } => bench.head_answers(ask, 10),
@@ -81,9 +82,12 @@ fn a_stream_that_is_gone_is_told_once_until_it_is_back() {
                 _ => {}
             }
         }
-        bench.run();
+        notes_since.extend(notes(&bench.run()));
         bench.pass(Duration::from_secs(31));
     }
+    notes_since.retain(|note| *note != LaneNote::ReadyChanged);
+    assert_eq!(notes_since, [LaneNote::RefusedNoMore]);
+    assert_eq!(bench.lanes.refused(), None);
     assert_eq!(gone_for(&mut bench, 4).len(), 1, "it is gone again");
 }
 
@@ -102,11 +106,13 @@ fn a_work_queue_that_is_gone_is_told_once_until_it_is_back() {
     let why = "where the stream ends cannot be asked: the source refuses: the stream is gone";
     bench.source(SourceEvent::PullEnded { ask: pull });
     assert_eq!(gone_for(&mut bench, 4), [told(why)]);
+    assert_eq!(bench.lanes.refused().as_deref(), Some(why));
     bench.source(SourceEvent::Reconnected);
     let head = only_ask(&bench.run(), "Bounds");
     bench.head_answers(head, 10);
     let back = notes(&bench.run());
-    assert_eq!(back, []);
+    assert_eq!(back, [LaneNote::RefusedNoMore]);
+    assert_eq!(bench.lanes.refused(), None);
     bench.source(SourceEvent::Reconnected);
     assert_eq!(gone_for(&mut bench, 4), [told(why)], "it is gone again");
 }
@@ -185,7 +191,7 @@ fn a_refused_read_is_told_once_until_one_succeeds() {
     bench.open(A, opening(1, 1));
     let refused = || SourceError::Rejected("no more consumers".into());
     let why = "what lies before the consumer cannot be read: the source refuses: no more consumers";
-    let told = LaneNote::Trouble(Trouble::Source(why.into()));
+    let told = LaneNote::Trouble(Trouble::SourceRefuses(why.into()));
     for expected in [vec![told], vec![], vec![]] {
         let (ask, ..) = only_read(&bench.run());
         bench.source(SourceEvent::Read {
@@ -248,5 +254,82 @@ fn a_consumer_that_cannot_be_updated_is_told_once() {
         bench.pass_to_deadline();
     }
     let why = "3 consumer updates failed in a row: the source refuses: no";
-    assert_eq!(told, [LaneNote::Trouble(Trouble::Source(why.into()))]);
+    assert_eq!(
+        told,
+        [LaneNote::Trouble(Trouble::SourceRefuses(why.into()))]
+    );
+    // What merely fails ends no refusal.
+    let update = only_ask(&bench.run(), "UpdateConsumer");
+    bench.source(SourceEvent::Consumer {
+        ask: update,
+        result: Err(super::error()),
+    });
+    assert_eq!(notes(&bench.run()), []);
+    assert!(bench.lanes.refused().is_some());
+    bench.pass_to_deadline();
+    let update = only_ask(&bench.run(), "UpdateConsumer");
+    bench.consumer_answers(update, 1, 0);
+    let after = notes(&bench.run());
+    assert!(after.contains(&LaneNote::RefusedNoMore), "{after:?}");
+    assert_eq!(bench.lanes.refused(), None);
+}
+
+#[test]
+fn a_consumer_that_cannot_be_updated_for_a_while_is_no_refusal() {
+    let mut bench = Bench::limits();
+    bench.lanes.attach(bench.now, &p(A));
+    let mut told = Vec::new();
+    for _ in 0..5 {
+        let update = only_ask(&bench.run(), "UpdateConsumer");
+        bench.source(SourceEvent::Consumer {
+            ask: update,
+            result: Err(super::error()),
+        });
+        told.extend(notes(&bench.run()));
+        assert_eq!(bench.lanes.refused(), None);
+        bench.pass_to_deadline();
+    }
+    let passes = |note: &LaneNote| matches!(note, LaneNote::Trouble(Trouble::Source(_)));
+    assert!(told.len() == 1 && passes(&told[0]), "{told:?}");
+}
+
+#[test]
+fn a_log_that_refuses_is_told_once_for_all_its_partitions() {
+    let mut bench = Bench::log();
+    let mut told = Vec::new();
+    for name in [A, B] {
+        bench.open(name, opening(1, 5));
+    }
+    for _ in 0..3 {
+        let actions = bench.run();
+        told.extend(notes(&actions));
+        for read in requests(&actions, "Read") {
+            bench.source(SourceEvent::Read {
+                ask: ask_of(&read),
+                result: Err(refused("the folder is gone")),
+            });
+        }
+        told.extend(notes(&bench.run()));
+        bench.pass(Duration::from_secs(31));
+    }
+    told.retain(|note| *note != LaneNote::ReadyChanged);
+    assert_eq!(told.len(), 1, "{told:?}");
+    let why = bench.lanes.refused().expect("it refuses");
+    assert!(why.ends_with("cannot be read: the source refuses: the folder is gone"));
+    let mut after = Vec::new();
+    for read in requests(&bench.run(), "Read") {
+        assert!(bench.lanes.refused().is_some(), "one still waits");
+        let batch = ReadBatch {
+            messages: Vec::new(),
+            next: Offset(5),
+            first: Offset(0),
+            end: Offset(5),
+        };
+        bench.source(SourceEvent::Read {
+            ask: ask_of(&read),
+            result: Ok(batch),
+        });
+        after.extend(notes(&bench.run()));
+    }
+    assert_eq!(after, [LaneNote::RefusedNoMore]);
 }

@@ -304,8 +304,13 @@ impl Holdings {
     }
 
     /// The time for a graceful stop is over: whatever still runs is given up, and everything is
-    /// released with the progress it has.
-    pub fn force_release(&mut self, lanes: &mut Lanes, out: &mut Outbox) {
+    /// released with the progress it has. What was given up half way.
+    pub fn force_release(
+        &mut self,
+        lanes: &mut Lanes,
+        out: &mut Outbox,
+    ) -> Vec<(PartitionId, Offset)> {
+        let mut cut_off = Vec::new();
         for (id, holding) in &mut self.map {
             if let Phase::Held(held) = &mut holding.phase
                 && matches!(held.lane, LanePhase::Open | LanePhase::Closing)
@@ -314,9 +319,11 @@ impl Holdings {
                     .progress(id)
                     .map(|progress| (progress, lanes.suspicious(id)));
                 held.lane = LanePhase::Drained;
+                cut_off.extend(lanes.in_flight(id).map(|offset| (id.clone(), offset)));
                 lanes.abandon(out.now(), id);
             }
         }
+        cut_off
     }
 
     /// A lane has ended its last handler call.

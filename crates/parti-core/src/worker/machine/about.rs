@@ -103,6 +103,11 @@ impl Worker {
         }
     }
 
+    /// What the source refuses until a person mends something, if anything.
+    pub fn source_refuses(&self) -> Option<String> {
+        self.lanes.refused()
+    }
+
     /// What it did so far and is like now, for metrics.
     pub fn numbers(&self) -> Numbers {
         let (heartbeats, heartbeat_failures) = self.heartbeats;

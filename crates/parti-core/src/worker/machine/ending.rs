@@ -88,10 +88,11 @@ impl Worker {
                 .want([], [], &[], &mut self.lanes, &mut self.out);
         }
         if step >= Step::Forced {
-            self.holdings.force_release(&mut self.lanes, &mut self.out);
+            let cut_off = self.holdings.force_release(&mut self.lanes, &mut self.out);
+            self.cut_off.extend(cut_off);
         }
         if step == Step::Over {
-            self.end(Err(Fatal::StopTimedOut(self.holdings.not_released())));
+            self.end(Err(self.out_of_time()));
         }
     }
 
@@ -109,11 +110,22 @@ impl Worker {
         relieved && self.holdings.is_empty() && !self.election.is_resigning()
     }
 
-    pub(super) fn end(&mut self, result: Result<(), Fatal>) {
+    fn out_of_time(&self) -> Fatal {
+        Fatal::StopTimedOut {
+            cut_off: self.cut_off.clone(),
+            not_released: self.holdings.not_released(),
+        }
+    }
+
+    pub(super) fn end(&mut self, mut result: Result<(), Fatal>) {
         if self.life == Life::Ended {
             return;
         }
         self.life = Life::Ended;
+        // All is handed over, and yet something will be repeated.
+        if result.is_ok() && !self.cut_off.is_empty() {
+            result = Err(self.out_of_time());
+        }
         self.holdings.abandon(&mut self.lanes, &mut self.out);
         self.pump_lanes();
         self.step_down();

@@ -20,7 +20,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::config::{Config, Coordination};
-use crate::ids::{Revision, Term, Version, WorkerId};
+use crate::ids::{Offset, PartitionId, Revision, Term, Version, WorkerId};
 use crate::io::{CommitRefused, SourceEvent, SourceKind};
 use crate::lane::Lanes;
 use crate::leader::election::Election;
@@ -107,6 +107,8 @@ pub struct Worker {
     list_again_at: Time,
     disagreement: Disagreement,
     stopping: Option<Stopping>,
+    /// The messages whose handling a stop gave up half way.
+    cut_off: Vec<(PartitionId, Offset)>,
     chronicle: Chronicle,
 }
 
@@ -164,6 +166,7 @@ impl Worker {
             list_again_at: Time::ZERO,
             disagreement: Disagreement::None,
             stopping: None,
+            cut_off: Vec::new(),
             chronicle: Chronicle::new(config.operation_timeout),
             strategy: options.strategy,
             capacity,

@@ -3,6 +3,7 @@
 use crate::ids::Term;
 use crate::lane::{LaneAction, LaneNote};
 use crate::leader::election;
+use crate::record::EventKind;
 use crate::session;
 use crate::worker::{Action, Fatal, Report};
 
@@ -208,6 +209,10 @@ impl Worker {
             LaneNote::Drained { partition } => self.holdings.drained(&partition),
             LaneNote::ReadyChanged => {}
             LaneNote::Trouble(trouble) => self.out.trouble(trouble),
+            LaneNote::RefusedNoMore => {
+                let line = "the source refuses nothing any more".to_owned();
+                self.out.tell(EventKind::Trouble, line);
+            }
             LaneNote::DeadLettered {
                 partition,
                 offset,

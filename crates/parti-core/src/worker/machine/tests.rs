@@ -6,17 +6,18 @@ use std::time::Duration;
 
 use super::Worker;
 use crate::config::Config;
-use crate::ids::{Incarnation, Nonce, PartitionId, Revision, Term, Version, WorkerId};
+use crate::ids::{Incarnation, Nonce, Offset, PartitionId, Revision, Term, Version, WorkerId};
 use crate::io::{
-    Expect, Scope, SourceEvent, SourceKind, StoreError, StoreOp, StoreReply, StoreRequest, Stored,
-    WatchEvent, Write, WriteOutcome,
+    Body, Expect, Message, Ran, ReadBatch, Run, Scope, SourceError, SourceEvent, SourceKind,
+    SourceRequest, StoreError, StoreOp, StoreReply, StoreRequest, Stored, Then, WatchEvent, Write,
+    WriteOutcome,
 };
 use crate::key::Key;
 use crate::leader::election::Agent;
 use crate::partition::{self, Partition};
 use crate::record::{
-    AssignmentRecord, Fingerprint, LeaderRecord, Lifecycle, PartitionRecord, PlanRecord, PlanState,
-    Record, SessionStatus, WorkerRecord,
+    AssignmentRecord, EventKind, Fingerprint, LeaderRecord, Lifecycle, PartitionRecord, PlanRecord,
+    PlanState, Record, SessionStatus, WorkerRecord,
 };
 use crate::strategy::FairShare;
 use crate::time::Time;
@@ -34,6 +35,9 @@ struct Group {
     /// So many listings fail.
     listings_fail: usize,
     listed_at: Vec<Time>,
+    /// What the source was asked, and the handlers.
+    asked: Vec<SourceRequest>,
+    runs: Vec<Run>,
     ended: Option<Result<(), Fatal>>,
 }
 
@@ -60,6 +64,8 @@ impl Group {
             partitions_fail: false,
             listings_fail: 0,
             listed_at: Vec::new(),
+            asked: Vec::new(),
+            runs: Vec::new(),
             ended: None,
         }
     }
@@ -169,6 +175,67 @@ impl Group {
         group
     }
 
+    /// A member that owns a partition is in the middle of the first of two messages.
+    fn handling() -> Self {
+        let mut group = Self::owning();
+        let read = group.asked.iter().find_map(|request| match request {
+            SourceRequest::Read { ask, .. } => Some(*ask),
+            _ => None,
+        });
+        let message = |n| Message {
+            offset: Offset(n),
+            key: n,
+            size: 1,
+            body: Body::EMPTY,
+        };
+        let batch = ReadBatch {
+            messages: vec![message(0), message(1)],
+            next: Offset(2),
+            first: Offset(0),
+            end: Offset(2),
+        };
+        let read = SourceEvent::Read {
+            ask: read.expect("it asks for messages"),
+            result: Ok(batch),
+        };
+        group.inbox.push_back(Event::Source(read));
+        group.run(Duration::from_millis(1));
+        assert_eq!(group.runs.len(), 1, "{:?}", group.runs);
+        group
+    }
+
+    /// What the history says of trouble.
+    fn troubles(&self) -> Vec<&str> {
+        let texts = self
+            .records
+            .values()
+            .filter_map(|stored| match &stored.record {
+                Record::Event(event) if event.kind == EventKind::Trouble => {
+                    Some(event.text.as_str())
+                }
+                _ => None,
+            });
+        texts.collect()
+    }
+
+    /// All reads that are not answered yet end like this.
+    fn reads_end(&mut self, result: &Result<ReadBatch, SourceError>) {
+        for request in std::mem::take(&mut self.asked) {
+            if let SourceRequest::Read { ask, .. } = request {
+                let result = result.clone();
+                let read = SourceEvent::Read { ask, result };
+                self.inbox.push_back(Event::Source(read));
+            }
+        }
+    }
+
+    /// It is told to stop, and has all the time that it gets for that.
+    fn stopped(&mut self) -> Option<Result<(), Fatal>> {
+        self.inbox.push_back(Event::Stop { within: None });
+        self.run(Config::default().shutdown_timeout);
+        self.ended.clone()
+    }
+
     /// The record of the partition.
     fn partition(&self) -> PartitionRecord {
         match &self.records[&Key::Partition(PartitionId::new("p"))].record {
@@ -239,6 +306,8 @@ impl Group {
                     let result = if fails { Err("no".into()) } else { Ok(none) };
                     self.inbox.push_back(Event::Partitions(result));
                 }
+                Action::Source(request) => self.asked.push(request),
+                Action::Handle(run) => self.runs.push(run),
                 Action::Stopped(result) => self.ended = Some(result),
                 _ => {}
             }
@@ -343,6 +412,65 @@ fn when_everybody_stops_nobody_is_waited_for() {
 }
 
 #[test]
+fn a_call_that_outlasts_the_stop_is_named_though_all_is_released() {
+    let mut group = Group::handling();
+    let late = Fatal::StopTimedOut {
+        cut_off: vec![(PartitionId::new("p"), Offset(0))],
+        not_released: 0,
+    };
+    let told = late.to_string();
+    for part in [
+        "1 message,",
+        "partition p offset 0",
+        "raise shutdown_timeout",
+    ] {
+        assert!(told.contains(part), "{part}: {told}");
+    }
+    assert!(!told.contains("not released"), "{told}");
+    assert_eq!(group.stopped(), Some(Err(late)));
+    assert_eq!(group.session().1.status, SessionStatus::Goodbye);
+    let left = group.partition();
+    assert_eq!((left.owner, left.offset), (None, None));
+}
+
+#[test]
+fn a_call_that_outlasts_the_stop_is_named_also_where_nothing_can_be_released() {
+    let mut group = Group::handling();
+    group.partitions_fail = true;
+    let late = Fatal::StopTimedOut {
+        cut_off: vec![(PartitionId::new("p"), Offset(0))],
+        not_released: 1,
+    };
+    let told = late.to_string();
+    for part in ["partition p offset 0", "with 1 partition not released"] {
+        assert!(told.contains(part), "{part}: {told}");
+    }
+    assert_eq!(group.stopped(), Some(Err(late)));
+}
+
+#[test]
+fn a_stop_whose_calls_end_in_time_says_nothing() {
+    let mut group = Group::handling();
+    let run = group.runs.remove(0);
+    group.inbox.push_back(Event::Stop { within: None });
+    group.run(Config::default().shutdown_timeout / 2);
+    assert_eq!(group.ended, None, "it waits for the call");
+    let ran = Ran {
+        first: Offset(0),
+        done: 2,
+        then: Then::Ended,
+    };
+    group.inbox.push_back(Event::Handled {
+        partition: run.partition,
+        epoch: run.epoch,
+        ran,
+    });
+    group.run(Config::default().shutdown_timeout / 2);
+    assert_eq!(group.ended, Some(Ok(())));
+    assert_eq!(group.partition().offset, Some(Offset(1)));
+}
+
+#[test]
 fn a_successor_who_never_comes_is_waited_for_one_heartbeat() {
     let mut group = Group::stopping();
     group.other_is(SessionStatus::Live);
@@ -378,6 +506,34 @@ fn a_replaced_stream_ends_the_worker_by_name() {
     group.inbox.push_back(Event::Source(SourceEvent::Replaced));
     group.run(Duration::from_secs(1));
     assert_eq!(group.ended, Some(Err(Fatal::StreamReplaced)));
+}
+
+#[test]
+fn what_the_source_refuses_is_in_the_history_once_and_that_it_does_no_more() {
+    let mut group = Group::owning();
+    let gone = Err(SourceError::Rejected("it is gone".into()));
+    for beat in 2..120 {
+        group.reads_end(&gone);
+        group.run(Duration::from_secs(1));
+        group.other_leads(beat);
+    }
+    let why = "partition p cannot be read: the source refuses: it is gone";
+    assert_eq!(group.troubles(), [why]);
+    assert_eq!(group.worker.source_refuses().as_deref(), Some(why));
+    let nothing = ReadBatch {
+        messages: Vec::new(),
+        next: Offset(0),
+        first: Offset(0),
+        end: Offset(0),
+    };
+    for beat in 120..160 {
+        group.reads_end(&Ok(nothing.clone()));
+        group.run(Duration::from_secs(1));
+        group.other_leads(beat);
+    }
+    let over = "the source refuses nothing any more";
+    assert_eq!(group.troubles(), [why, over]);
+    assert_eq!(group.worker.source_refuses(), None);
 }
 
 #[test]
