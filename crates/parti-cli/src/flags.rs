@@ -9,7 +9,7 @@ use parti::{Config, PartitionId, StartPosition};
 use serde_json::{Value, json};
 
 use crate::exit::Failure;
-use crate::show::Shape;
+use crate::show::{Shape, plain};
 
 /// Which store.
 #[derive(clap::Args)]
@@ -44,6 +44,18 @@ pub struct SourceFlags {
     /// How a partition becomes a subject, such as dc.{0}.{1}.completion (JetStream only)
     #[arg(long, value_name = "TEMPLATE")]
     pub subject: Option<String>,
+}
+
+impl SourceFlags {
+    /// What was named, for a message. A stream's URL may have a password.
+    pub fn named(&self) -> String {
+        match self.source.as_deref() {
+            Some(url) if url.starts_with("log:") => {
+                format!("--source {} (topic {})", plain(url), plain(&self.topic))
+            }
+            _ => "--source".to_owned(),
+        }
+    }
 }
 
 /// How to show it.

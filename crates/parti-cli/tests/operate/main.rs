@@ -16,3 +16,4 @@ mod terminal;
 mod tools;
 mod tty;
 mod walkthrough;
+mod without_log;

@@ -32,7 +32,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use parti_core::ids::{Epoch, PartitionId, Revision, WorkerId};
+use parti_core::ids::{Epoch, PartitionId, Revision, SourceId, WorkerId};
 use parti_core::io::{Expect, Stored, Write};
 use parti_core::key::Key;
 use parti_core::record::{EventKind, GroupRecord, Record};
@@ -40,7 +40,7 @@ use parti_core::worker::Fatal;
 
 use super::delete::{check_readable, end_silent, living, settled};
 use super::{Applied, Change, Checkpoints, Error, Reason, Rules, Verdict, Wanted, history, nonce};
-use crate::inspect::{Group, is_other_source};
+use crate::inspect::Group;
 #[cfg(all(feature = "nats", feature = "sqlite"))]
 use crate::source::place::{Located, PlaceError};
 use crate::store;
@@ -84,8 +84,16 @@ impl Checkpoints {
 
     pub(super) fn seen_from(mut self, source: OtherSource) -> Self {
         let known = self.records.identity().map(|group| group.stream);
-        self.other = is_other_source(known, source.identity).then_some(source);
+        let is_other = known.is_some_and(|known| known.is_other(source.identity.into()));
+        self.other = is_other.then_some(source);
         self
+    }
+
+    /// Whether the group was made without a log: no source says anything about its checkpoints, and
+    /// it takes none over.
+    pub fn has_no_log(&self) -> bool {
+        let known = self.records.identity().map(|group| group.stream);
+        known == Some(SourceId::NoLog)
     }
 
     /// All partitions that there are: what the group names, and, if it is to take another source
@@ -114,12 +122,19 @@ impl Checkpoints {
     }
 
     /// Whether these changes make the group take over a source that is not the one it began with;
-    /// refused if they are not of all partitions, or if the group is recorded to be about another
+    /// refused if they are not of all partitions, if the group was made without a log, or if it is recorded to be about another
     /// topic, or another number of partitions: whoever serves it goes by that.
     pub fn takes_over(&self, changes: &[Change]) -> Result<bool, Error> {
         let Some(other) = &self.other else {
             return Ok(false);
         };
+        if self.has_no_log() {
+            return Err(Error::Refused(format!(
+                "the group {:?} was made without a log, and takes no source over: what it commits \
+                 are no offsets of any",
+                self.store.group()
+            )));
+        }
         for recorded in &self.topics {
             other.check(recorded)?;
         }
@@ -280,7 +295,7 @@ impl Checkpoints {
         };
         let nobody = nonce()?.0;
         *reached = TakeOver::Holding;
-        let held = self.name(group, found.revision, nobody).await;
+        let held = self.name(group, found.revision, nobody.into()).await;
         *reached = match &held {
             Ok(_) => TakeOver::Held,
             Err(Error::Store(store::Error::Unknown { .. })) => TakeOver::Holding,
@@ -318,7 +333,7 @@ impl Checkpoints {
                 "{came}; stop whoever it is, then the same command again does the rest"
             )));
         }
-        self.name(group, held, other.identity).await?;
+        self.name(group, held, other.identity.into()).await?;
         *reached = TakeOver::Adopted;
         let why = match reason.why.as_str() {
             "" => String::new(),
@@ -337,7 +352,7 @@ impl Checkpoints {
         &self,
         group: &GroupRecord,
         at: Revision,
-        stream: u64,
+        stream: SourceId,
     ) -> Result<Revision, Error> {
         let record = GroupRecord {
             stream,

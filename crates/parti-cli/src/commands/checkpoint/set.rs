@@ -13,7 +13,8 @@ use crate::places;
 /// Give the last offset that counts as done (--done), or the one to go on at (--next). With
 /// --source an offset that the log does not have is refused. A partition that is being served is
 /// refused, too, unless it is paused or --force is given: then its owner lets go of it, or is
-/// fenced, and it goes on at the new place under a higher epoch.
+/// fenced, and it goes on at the new place under a higher epoch. A group that was made without a log
+/// has offsets of its own: leave --source away.
 ///
 /// Example: parti checkpoint set --store sqlite:data/group.db --source log:data --topic orders
 ///          --group billing --partition 7 --next 4200 --dry-run
@@ -56,12 +57,13 @@ pub async fn run(args: Args) -> Result<(), Failure> {
     if !checkpoints.has_group() {
         return Err(places::no_group(&store).await?);
     }
-    match places::opened(&args.source).await? {
+    match places::opened_for(&checkpoints, &store, &args.source).await? {
         Some(source) => {
             let ranges = source.ranges(std::slice::from_ref(&args.partition)).await?;
             checkpoints = checkpoints.of_source(&source).await?;
             super::fits(&checkpoints, &args.partition, next, &ranges)?;
         }
+        None if checkpoints.has_no_log() => {}
         None => tell!("without --source nobody can say whether the log has offset {next}"),
     }
     let manner = Manner {
