@@ -114,6 +114,12 @@ number_type! {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Badge(pub u128);
 
+impl Offset {
+    /// The largest that can be done. One past it, where reading goes on, is still a number that every
+    /// store, file and language holds, which is a signed one of 64 bits.
+    pub const LARGEST: Self = Self(i64::MAX.unsigned_abs() - 1);
+}
+
 /// Which source the offsets of a group are of.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum SourceId {
