@@ -197,9 +197,7 @@ impl Checkpoints {
         let held = self.hold(reached).await?;
         if let Some(came) = self.reread().await?.came(&planned, Change::epoch) {
             self.put_back(held, reached).await?;
-            return Err(Error::Refused(format!(
-                "{came}; nothing was changed: stop all workers first"
-            )));
+            return Err(Error::Refused(format!("{came}; nothing was changed")));
         }
         let never = std::future::pending();
         let applied = now.carry_out(planned, rules, reason, never).await?;
@@ -254,7 +252,7 @@ impl Checkpoints {
     fn came(&self, changes: &[Change], known: fn(&Change) -> Option<Epoch>) -> Option<String> {
         if let Some(worker) = living(&self.records.workers).into_keys().next() {
             return Some(format!(
-                "{worker} joined meanwhile, and reads another source"
+                "{worker} joined meanwhile, and reads another source: stop all workers first"
             ));
         }
         if let Err(left) = self.takes_over(changes) {
@@ -264,10 +262,7 @@ impl Checkpoints {
         let newer = changes
             .iter()
             .find(|change| epochs.get(&change.partition).copied() > known(change))?;
-        Some(format!(
-            "somebody else took partition {} meanwhile, or set its checkpoint",
-            newer.partition
-        ))
+        Some(quicker(&newer.partition))
     }
 
     /// Sees to it that no session is left of those who read the old source.
@@ -330,7 +325,7 @@ impl Checkpoints {
         let after = |change: &Change| Some(change.after.epoch);
         if let Some(came) = self.reread().await?.came(set, after) {
             return Err(Error::Unfinished(format!(
-                "{came}; stop whoever it is, then the same command again does the rest"
+                "{came}; after that, the same command again does the rest"
             )));
         }
         self.name(group, held, other.identity.into()).await?;
@@ -381,8 +376,8 @@ impl Checkpoints {
                 ..
             })) => unreadable(&key, &why),
             Ok(Some(_)) => Error::Unfinished(
-                "somebody else changed the group's record just now; the same command again does \
-                 the rest"
+                "another operator was quicker: somebody changed the group's record just now; look at the \
+                 group (`parti group history`), and give the command again if it is still needed"
                     .into(),
             ),
         }
@@ -413,6 +408,14 @@ impl OtherSource {
         }
         Ok(())
     }
+}
+
+/// Somebody else set this checkpoint, or took the partition: stopping workers may not be what helps.
+pub(super) fn quicker(partition: &PartitionId) -> String {
+    format!(
+        "another operator was quicker, or a worker took it: partition {partition} has a newer epoch by \
+         now; look at the group (`parti group history`) before you try again"
+    )
 }
 
 /// The first change that is not one.
