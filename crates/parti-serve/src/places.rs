@@ -164,7 +164,12 @@ impl Places {
     /// A group's records, whether there is one or not.
     pub fn records(&self, group: &str) -> Result<GroupStore, Failure> {
         let records = GroupStore::new(self.store.clone(), group);
-        records.map_err(|error| Failure::bad(error, "no group has such a name"))
+        records.map_err(|error| {
+            Failure::bad(
+                error,
+                "give the name of a group: GET /v1/groups has all of them",
+            )
+        })
     }
 
     /// A group that is there.

@@ -5,6 +5,7 @@ mod common;
 mod doctor;
 mod forced;
 mod imports;
+mod input;
 mod live;
 mod mistakes;
 mod other_source;

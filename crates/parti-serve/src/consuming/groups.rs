@@ -239,7 +239,10 @@ fn check_length(topic: &str) -> Result<(), Failure> {
                 "topic: its name has from 1 to {} bytes once escaped, this one has {long}",
                 codec::MAX_TOPIC
             ),
-            "give it a shorter name",
+            match long {
+                0 => "give it a name",
+                _ => "give it a shorter name",
+            },
         )),
     }
 }

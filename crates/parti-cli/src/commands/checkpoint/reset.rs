@@ -37,7 +37,7 @@ pub struct Args {
     #[command(flatten)]
     which: PartitionFlags,
     /// Where to go on: earliest, latest, an offset, or a time such as 2026-01-31T12:00:00Z
-    #[arg(long, value_name = "PLACE")]
+    #[arg(long, value_name = "PLACE", allow_negative_numbers = true)]
     to: String,
     #[command(flatten)]
     change: ChangeFlags,

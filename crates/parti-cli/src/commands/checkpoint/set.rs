@@ -19,7 +19,7 @@ use crate::places;
 /// Example: parti checkpoint set --store sqlite:data/group.db --source log:data --topic orders
 ///          --group billing --partition 7 --next 4200 --dry-run
 #[derive(clap::Args)]
-#[command(after_help = CODES)]
+#[command(after_help = CODES, group(clap::ArgGroup::new("place").required(true).args(["done", "next"])))]
 pub struct Args {
     #[command(flatten)]
     group: GroupFlags,
@@ -29,20 +29,17 @@ pub struct Args {
     #[arg(long, short, value_name = "ID", value_parser = flags::partition)]
     partition: PartitionId,
     /// The last offset that is done
-    #[arg(long, value_name = "OFFSET", value_parser = place(), required_unless_present = "next")]
+    #[arg(long, value_name = "OFFSET", allow_negative_numbers = true,
+        value_parser = flags::whole::<u64>(0..=Offset::LARGEST.0))]
     done: Option<u64>,
     /// The offset to go on at
-    #[arg(long, value_name = "OFFSET", value_parser = place(), conflicts_with = "done")]
+    #[arg(long, value_name = "OFFSET", allow_negative_numbers = true,
+        value_parser = flags::whole::<u64>(0..=Offset::LARGEST.0 + 1))]
     next: Option<u64>,
     #[command(flatten)]
     change: ChangeFlags,
     #[command(flatten)]
     output: OutputFlags,
-}
-
-/// Offsets stay below what a signed number holds, in the store and everywhere else.
-fn place() -> clap::builder::RangedU64ValueParser {
-    clap::value_parser!(u64).range(..i64::MAX.unsigned_abs() - 1)
 }
 
 /// Does it.
