@@ -1,15 +1,18 @@
 //! Flags that several commands share.
 
+use std::ops::RangeInclusive;
 use std::time::Duration;
 
-use parti::core::codec;
+use parti::core::codec::{self, Template};
 use parti::core::config::parse_duration;
+use parti::core::problem::Problem;
 use parti::operate::{Patience, Reason};
+use parti::source::jetstream;
 use parti::{Config, PartitionId, StartPosition};
 use serde_json::{Value, json};
 
 use crate::exit::Failure;
-use crate::show::Shape;
+use crate::show::{Shape, plain};
 
 /// Which store.
 #[derive(clap::Args)]
@@ -42,8 +45,40 @@ pub struct SourceFlags {
     #[arg(long, default_value = "messages")]
     pub topic: String,
     /// How a partition becomes a subject, such as dc.{0}.{1}.completion (JetStream only)
-    #[arg(long, value_name = "TEMPLATE")]
+    #[arg(long, value_name = "TEMPLATE", value_parser = subject)]
     pub subject: Option<String>,
+}
+
+impl SourceFlags {
+    /// What was named, for a message. A stream's URL may have a password.
+    pub fn named(&self) -> String {
+        match self.source.as_deref() {
+            Some(url) if url.starts_with("log:") => {
+                format!("--source {} (topic {})", plain(url), plain(&self.topic))
+            }
+            _ => "--source".to_owned(),
+        }
+    }
+}
+
+/// Takes a source where none is needed, only to say so.
+#[derive(clap::Args)]
+pub struct NoSource {
+    #[arg(long, hide = true)]
+    source: Option<String>,
+}
+
+impl NoSource {
+    /// Refuses it.
+    pub fn checked(&self) -> Result<(), Failure> {
+        match self.source {
+            None => Ok(()),
+            Some(_) => Err(Failure::usage(
+                "--source: checkpoints are in the store; leave it out, or see `parti partition list`, \
+                 which shows them beside where the source ends",
+            )),
+        }
+    }
 }
 
 /// How to show it.
@@ -146,6 +181,40 @@ pub fn user() -> String {
     let named = ["USER", "LOGNAME"].into_iter();
     let mut named = named.filter_map(|name| std::env::var(name).ok());
     named.next().unwrap_or_else(|| "somebody".to_owned())
+}
+
+/// A flag's whole number from this range.
+pub fn whole<T: TryFrom<u64>>(
+    range: RangeInclusive<u64>,
+) -> impl Fn(&str) -> Result<T, String> + Clone {
+    move |text| {
+        let number = text.parse().ok().filter(|number| range.contains(number));
+        let number = number.and_then(|number: u64| T::try_from(number).ok());
+        number.ok_or_else(|| {
+            format!(
+                "give a whole number from {} to {}",
+                range.start(),
+                range.end()
+            )
+        })
+    }
+}
+
+/// A flag's template of subjects.
+pub fn subject(text: &str) -> Result<String, String> {
+    template(Template::parse(text))
+}
+
+/// The same, for subjects of virtual partitions.
+pub fn numbered_subject(text: &str) -> Result<String, String> {
+    template(jetstream::numbered_template(text))
+}
+
+fn template(read: Result<Template, Problem>) -> Result<String, String> {
+    match read {
+        Ok(template) => Ok(template.to_string()),
+        Err(problem) => Err(format!("it {}; {}", problem.what, problem.remedy)),
+    }
 }
 
 /// A flag's duration.

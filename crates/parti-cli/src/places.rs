@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use parti::inspect::{self, Group};
+use parti::operate::Checkpoints;
 use parti::source::JetStream;
 use parti::source::log::Log;
 use parti::source::place::{Located, Place};
@@ -155,10 +156,40 @@ pub async fn checkpoints(store: &GroupStore) -> Result<Group, Failure> {
     Ok(waiting)
 }
 
+/// The source that the flags name, if they name one, for the checkpoints of this group.
+pub async fn opened_for(
+    checkpoints: &Checkpoints,
+    group: &GroupStore,
+    flags: &SourceFlags,
+) -> Result<Option<Located>, Failure> {
+    if checkpoints.has_no_log() && flags.source.is_some() {
+        return Err(Failure::refused(format!(
+            "{}; nothing was changed",
+            without_log(group.group(), flags)
+        )));
+    }
+    opened(flags).await
+}
+
+/// What to say where a source is given for a group that has none: its offsets say nothing about these
+/// checkpoints.
+pub fn without_log(group: &str, flags: &SourceFlags) -> String {
+    format!(
+        "{}: the group {} was made without a log, and what it commits are no offsets of any; leave \
+         --source away",
+        flags.named(),
+        plain(group)
+    )
+}
+
 /// The group that the flags name, with what the source says of its partitions.
 pub async fn located(flags: &GroupFlags, source: &SourceFlags) -> Result<Group, Failure> {
     let store = records(flags).await?;
     let mut group = group(&store).await?;
+    if group.has_no_log() && source.source.is_some() {
+        tell!("{}", without_log(&group.name, source));
+        return Ok(group);
+    }
     if let Some(source) = opened(source).await? {
         if group.is_of_other(source.identity().await?) {
             // Its offsets say nothing about these checkpoints.

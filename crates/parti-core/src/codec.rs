@@ -193,7 +193,7 @@ pub fn check_name(field: &str, name: &str) -> Result<(), Problem> {
             field,
             "\"\"",
             "is empty",
-            "give it a name such as \"worker\"",
+            format!("give it a name of 1 to {MAX_NAME} characters of A-Z a-z 0-9 _ -"),
         ));
     } else if name.len() > MAX_NAME {
         format!("is longer than {MAX_NAME} bytes")

@@ -1,6 +1,7 @@
 //! Names and numbers, each a type of its own, so that an epoch can never be passed for a term.
 
 use std::fmt;
+use std::num::NonZeroU64;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
@@ -112,3 +113,38 @@ number_type! {
 /// it has. Two sessions with one badge are one consumer's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Badge(pub u128);
+
+impl Offset {
+    /// The largest that can be done. One past it, where reading goes on, is still a number that every
+    /// store, file and language holds, which is a signed one of 64 bits.
+    pub const LARGEST: Self = Self(i64::MAX.unsigned_abs() - 1);
+}
+
+/// Which source the offsets of a group are of.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum SourceId {
+    /// One that tells no identity (0): nobody knows whether another one is the same.
+    #[default]
+    Untold,
+    /// None: the group was made without a log, and only who consumes it knows where its messages are.
+    NoLog,
+    /// The one of this identity.
+    Told(NonZeroU64),
+}
+
+impl From<u64> for SourceId {
+    fn from(identity: u64) -> Self {
+        NonZeroU64::new(identity).map_or(Self::Untold, Self::Told)
+    }
+}
+
+impl SourceId {
+    /// Whether offsets of one say nothing in the other, as far as anybody knows: where one of two
+    /// sources tells no identity, nobody does. No source is one that there is none of.
+    pub fn is_other(self, than: Self) -> bool {
+        match (self, than) {
+            (Self::Untold, Self::Untold | Self::Told(_)) | (Self::Told(_), Self::Untold) => false,
+            (one, other) => one != other,
+        }
+    }
+}

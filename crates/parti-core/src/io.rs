@@ -347,9 +347,15 @@ pub enum CommitRefused {
         /// The first offset that is not done.
         next: Offset,
     },
-    /// No offset follows this one, so nobody could go on after it.
-    #[error("the highest possible offset cannot be committed: none follows it")]
-    NoneFollows,
+    /// Nothing could go on after it.
+    #[error(
+        "offset: {offset} is beyond the largest that can be committed; give one of up to {}",
+        Offset::LARGEST
+    )]
+    TooLarge {
+        /// The offset that was given.
+        offset: Offset,
+    },
 }
 
 /// How a stream forgets messages.

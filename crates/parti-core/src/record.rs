@@ -24,7 +24,8 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use crate::ids::{
-    Badge, Epoch, Incarnation, Nonce, Offset, PartitionId, Revision, Term, Version, WorkerId,
+    Badge, Epoch, Incarnation, Nonce, Offset, PartitionId, Revision, SourceId, Term, Version,
+    WorkerId,
 };
 
 /// Any record. Shared, because the same value travels through watches, replies and snapshots.
@@ -60,9 +61,9 @@ pub struct GroupRecord {
     /// Random, drawn when the group was created: a store that was recreated has another.
     #[serde(with = "wire::hex_nonce")]
     pub store: Nonce,
-    /// The stream's identity (its creation stamp), as first seen.
-    #[serde(with = "wire::hex")]
-    pub stream: u64,
+    /// Which source it is about (a stream by its creation stamp), as first seen.
+    #[serde(with = "wire::source")]
+    pub stream: SourceId,
     /// Who decides, as [`crate::config::Coordination::name`] has it. Two modes in one group would
     /// take partitions from each other for ever.
     pub coordination: String,

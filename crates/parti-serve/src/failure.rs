@@ -303,7 +303,9 @@ impl From<LogError> for Failure {
             LogError::OtherLimit { .. } => {
                 Self::conflict(error, "a topic's limits are as it was made")
             }
-            LogError::Invalid(_) => Self::bad(error, "ask for what it can do"),
+            LogError::Invalid(_) => {
+                Self::bad(error, "give what the message names, within its limits")
+            }
             LogError::Rejected(_) => Self::broken("source_refuses", error),
             LogError::Corrupt(_) => Self::new(
                 StatusCode::BAD_GATEWAY,

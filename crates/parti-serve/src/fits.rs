@@ -16,12 +16,12 @@ use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use parti::Fatal;
 use parti::source::Source as _;
+use parti::{Fatal, SourceId};
 use tokio::time::Instant;
 
 use crate::failure::{Failure, no_group, other_topic};
-use crate::places::{NO_LOG, Places};
+use crate::places::Places;
 
 /// A look serves those who fetch within this time.
 const FRESH: Duration = Duration::from_secs(1);
@@ -137,14 +137,16 @@ async fn look(places: &Places, group: &str, topic: &str) -> Result<Fit, Failure>
     };
     let (opened, other) = match places.recorded(&records).await? {
         Some((name, _)) if *name != *topic => return Err(other_topic(group, &name, topic)),
-        Some(_) if made.stream == NO_LOG => return Ok(Fit::Namesake),
+        Some(_) if made.stream == SourceId::NoLog => return Ok(Fit::Namesake),
         Some((name, _)) => (places.topic_of_group(&name).await?, Fit::Replaced),
         None => (places.topic(topic).await?, Fit::Foreign),
     };
-    Ok(match opened.topic.identity().await? == made.stream {
-        true => Fit::Own,
-        false => other,
-    })
+    Ok(
+        match SourceId::from(opened.topic.identity().await?) == made.stream {
+            true => Fit::Own,
+            false => other,
+        },
+    )
 }
 
 #[cfg(test)]

@@ -23,7 +23,6 @@ use crate::access::Caller;
 use crate::extract::{Body, Named};
 use crate::failure::{ErrorBody, Failure};
 use crate::looking::partition;
-use crate::places::NO_LOG;
 use crate::whole::{Whole, maybe_whole};
 
 /// The most bytes of an operator's request: none names more than a worker and a partition.
@@ -155,18 +154,18 @@ pub async fn checkpoints(
             "GET /v1/groups/{group} has those that it knows",
         ));
     }
+    if group.has_no_log() {
+        return Err(Failure::conflict(
+            "the group was made without a log: nobody here knows where its partitions begin and end",
+            "have the program set one at an offset of your own: parti checkpoint set --next, without \
+             --source",
+        ));
+    }
     let Some(source) = app.places.located(&records, &group).await? else {
-        return Err(match app.places.made_with(&records).await? {
-            Some(made) if made.stream == NO_LOG => Failure::conflict(
-                "the group was made without a log: nobody here knows where its partitions begin and \
-                 end",
-                "make another group, which begins anew",
-            ),
-            _ => Failure::conflict(
-                "this service does not know where the group's messages are",
-                "start it with --source",
-            ),
-        });
+        return Err(Failure::conflict(
+            "this service does not know where the group's messages are",
+            "start it with --source",
+        ));
     };
     // Before the places: a checkpoint that is past the end is of a log that went back.
     let checkpoints = Checkpoints::read(&records).await?;

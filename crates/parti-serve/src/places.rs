@@ -17,7 +17,7 @@ use parti::source::log::{Log, LogError, Topic};
 use parti::source::place::{Located, Place, PlaceError};
 use parti::source::{Growth, JetStream, Source as _, SourceError};
 use parti::store::{GroupStore, Store};
-use parti::{Offset, PartitionId, StartPosition};
+use parti::{Offset, PartitionId, SourceId, StartPosition};
 use tokio::sync::{Mutex, broadcast};
 use tokio_util::task::AbortOnDropHandle;
 
@@ -91,9 +91,6 @@ impl Opened {
     }
 }
 
-/// What stands for the log in the record of a group that was made without one.
-pub const NO_LOG: u64 = 0;
-
 /// Where the messages of a group are.
 #[derive(Clone, Debug)]
 pub enum Messages {
@@ -105,10 +102,10 @@ pub enum Messages {
 
 impl Messages {
     /// Which log it is.
-    pub async fn identity(&self) -> Result<u64, Failure> {
+    pub async fn identity(&self) -> Result<SourceId, Failure> {
         match self {
-            Self::Here(opened) => Ok(opened.topic.identity().await?),
-            Self::Elsewhere => Ok(NO_LOG),
+            Self::Here(opened) => Ok(opened.topic.identity().await?.into()),
+            Self::Elsewhere => Ok(SourceId::NoLog),
         }
     }
 
@@ -167,7 +164,12 @@ impl Places {
     /// A group's records, whether there is one or not.
     pub fn records(&self, group: &str) -> Result<GroupStore, Failure> {
         let records = GroupStore::new(self.store.clone(), group);
-        records.map_err(|error| Failure::bad(error, "no group has such a name"))
+        records.map_err(|error| {
+            Failure::bad(
+                error,
+                "give the name of a group: GET /v1/groups has all of them",
+            )
+        })
     }
 
     /// A group that is there.
@@ -227,7 +229,7 @@ impl Places {
         topic: &str,
     ) -> Result<Messages, Failure> {
         let made = self.made_with(records).await?;
-        if made.is_some_and(|made| made.stream == NO_LOG) {
+        if made.is_some_and(|made| made.stream == SourceId::NoLog) {
             return Ok(Messages::Elsewhere);
         }
         if !matches!(self.source, Some(Source::Log(_))) {
@@ -305,7 +307,7 @@ impl Places {
         group: &Group,
     ) -> Result<Option<Topic>, Failure> {
         // Without a log its topic is only a name.
-        let Some(identity) = group.stream else {
+        let SourceId::Told(identity) = group.stream else {
             return Ok(None);
         };
         if let Some((name, _)) = self.recorded(records).await? {
@@ -316,7 +318,7 @@ impl Places {
             let Ok(opened) = self.topic(&name).await else {
                 continue;
             };
-            if opened.topic.identity().await? == identity {
+            if opened.topic.identity().await? == identity.get() {
                 return Ok(Some(opened.topic));
             }
         }

@@ -432,7 +432,7 @@ mod tests {
         inspect::Group {
             name: "g".into(),
             coordination: "leader".into(),
-            stream: Some(7),
+            stream: 7.into(),
             strategy: Some("fair_share".into()),
             closed: false,
             leader: Some(worker()),

@@ -30,7 +30,7 @@ impl Machine {
             config: setup.config.clone(),
             strategy,
             source: setup.source,
-            stream,
+            stream: stream.into(),
             preferred,
             belongs,
             agent: Agent::Store,

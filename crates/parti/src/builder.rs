@@ -11,6 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parti_core::config::{Config, Coordination};
+use parti_core::ids::SourceId;
 use parti_core::io::SourceKind;
 use parti_core::leader::election::Agent;
 use parti_core::problem::Problem;
@@ -75,8 +76,8 @@ pub(crate) struct Consumption {
     pub(crate) handler: Arc<dyn Handler>,
     /// Told first, before hooks are.
     pub(crate) observer: Option<Arc<dyn Observer>>,
-    /// Which log this is.
-    pub(crate) stream: u64,
+    /// Which source this is.
+    pub(crate) stream: SourceId,
 }
 
 impl<C> Builder<C> {

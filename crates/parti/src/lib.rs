@@ -41,7 +41,7 @@ pub use manager::{ConsumerUpdate, ConsumerUpdater, Grant, Manager, ManagerBuilde
 pub use member::{Assignment, Member, Readiness, WorkerError};
 pub use message::Message;
 pub use parti_core::config::{Config, StartPosition};
-pub use parti_core::ids::{Epoch, Offset, PartitionId, Term, Version, WorkerId};
+pub use parti_core::ids::{Epoch, Offset, PartitionId, SourceId, Term, Version, WorkerId};
 pub use parti_core::io::CommitRefused;
 pub use parti_core::worker::{Fatal, Report, State, Trouble};
 pub use partitions::{

@@ -5,6 +5,7 @@ use std::ops::Deref;
 use std::sync::Arc;
 use std::time::Duration;
 
+use parti_core::ids::SourceId;
 use parti_core::partition;
 use tokio::time::timeout;
 
@@ -44,20 +45,23 @@ impl WorkerBuilder {
     pub async fn start(mut self, handler: impl Handler) -> Result<Worker, WorkerError> {
         self.check()?;
         self.check_partitions().await?;
-        let (transport, observer, stream): (Arc<dyn Transport>, Option<Arc<dyn Observer>>, u64) =
-            match self.consumption.0.0.clone() {
-                Kind::Log(source) => {
-                    let stream = source.identity().await?;
-                    let transport = LogTransport::new(source, self.config.operation_timeout);
-                    (Arc::new(transport), None, stream)
-                }
-                #[cfg(feature = "nats")]
-                Kind::Stream(source) => {
-                    let transport = StreamTransport::new(&source, &self.group, &self.config)?;
-                    let transport = Arc::new(transport);
-                    (transport.clone(), Some(transport), source.identity())
-                }
-            };
+        let (transport, observer, stream): (
+            Arc<dyn Transport>,
+            Option<Arc<dyn Observer>>,
+            SourceId,
+        ) = match self.consumption.0.0.clone() {
+            Kind::Log(source) => {
+                let stream = source.identity().await?;
+                let transport = LogTransport::new(source, self.config.operation_timeout);
+                (Arc::new(transport), None, stream.into())
+            }
+            #[cfg(feature = "nats")]
+            Kind::Stream(source) => {
+                let transport = StreamTransport::new(&source, &self.group, &self.config)?;
+                let transport = Arc::new(transport);
+                (transport.clone(), Some(transport), source.identity().into())
+            }
+        };
         let consume = self.launch(|_| Consumption {
             transport,
             handler: Arc::new(handler),

@@ -55,16 +55,17 @@ pub struct Args {
     topic: String,
     /// How many partitions, with the ids "0" to "N-1"; by default what the topic or stream was
     /// made with
-    #[arg(long, value_name = "N", conflicts_with = "partitions_file")]
+    #[arg(long, value_name = "N", allow_negative_numbers = true, conflicts_with = "partitions_file",
+        value_parser = flags::whole::<u32>(1..=u32::MAX.into()))]
     partitions: Option<u32>,
     /// The partitions, one a line or as JSON or YAML
     #[arg(long, value_name = "FILE")]
     partitions_file: Option<String>,
     /// How a partition becomes a subject, such as dc.{0}.{1}.completion (JetStream only)
-    #[arg(long, value_name = "TEMPLATE")]
+    #[arg(long, value_name = "TEMPLATE", value_parser = flags::subject)]
     subject: Option<String>,
     /// Where a new group starts: latest, earliest, an offset, or a time such as 2026-01-31T12:00:00Z
-    #[arg(long, value_name = "POSITION")]
+    #[arg(long, value_name = "POSITION", allow_negative_numbers = true)]
     start: Option<String>,
     /// Whether progress is written down: true or false. With false, nothing is kept once the process
     /// ends, and whoever takes a partition over begins at --start
@@ -79,8 +80,10 @@ pub struct Args {
     /// Settings, as YAML or JSON; flags win over it
     #[arg(long, value_name = "FILE")]
     config: Option<String>,
-    /// The number to have in the worker's id, if it is free
-    #[arg(long, value_name = "N")]
+    /// The number to have in the worker's id, if it is free; from worker_id_min to worker_id_max (0 to
+    /// 99)
+    #[arg(long, value_name = "N", allow_negative_numbers = true,
+        value_parser = flags::whole::<u64>(0..=u64::MAX))]
     number: Option<u64>,
     /// A command for each message: payload on stdin, PARTI_PARTITION, PARTI_OFFSET, PARTI_EPOCH,
     /// PARTI_KEY, PARTI_ATTEMPT in its environment; another exit code than 0 is a failed message
@@ -91,7 +94,8 @@ pub struct Args {
     #[arg(long, value_name = "HOST:PORT")]
     metrics: Option<String>,
     /// How many partitions have a lag of their own in the metrics; the others are summed up
-    #[arg(long, value_name = "N", default_value_t = 1000, requires = "metrics")]
+    #[arg(long, value_name = "N", default_value_t = 1000, requires = "metrics",
+        allow_negative_numbers = true, value_parser = flags::whole::<usize>(0..=u32::MAX.into()))]
     metrics_partitions: usize,
     /// What to print
     #[arg(short, long, value_enum, default_value_t)]
@@ -251,6 +255,15 @@ fn settings(args: &Args) -> Result<Config, Failure> {
     }
     if let Some(reliable) = args.reliable {
         config.processing.reliable = reliable;
+    }
+    let ids = config.worker_id_min..=config.worker_id_max;
+    if let Some(number) = args.number.filter(|number| !ids.contains(number)) {
+        return Err(Failure::usage(format!(
+            "--number {number}: no worker's id has it; give one from {} to {}, or raise worker_id_max \
+             in --config, for all workers of the group",
+            ids.start(),
+            ids.end()
+        )));
     }
     for hint in config.hints() {
         if hint.applies == parti::core::config::HintFor::Any {

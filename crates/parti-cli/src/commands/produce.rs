@@ -7,7 +7,7 @@ use bytes::Bytes;
 use parti::core::text::count;
 use parti::source::JetStream;
 use parti::source::jetstream::{NewMessage, Producer, StreamSettings};
-use parti::source::log::{LogError, NewRecord, Topic, TopicSettings};
+use parti::source::log::{LogError, MAX_PARTITIONS, NewRecord, Topic, TopicSettings};
 use parti::source::place::Place;
 use serde_json::{Value, json};
 use tokio::fs::File;
@@ -44,7 +44,8 @@ pub struct Args {
     #[arg(long, default_value = "messages")]
     topic: String,
     /// Make the topic or stream with so many partitions, if there is none
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", allow_negative_numbers = true,
+        value_parser = flags::whole::<u32>(1..=MAX_PARTITIONS.into()))]
     partitions: Option<u32>,
     /// The field of a JSON line that is its key
     #[arg(long, value_name = "FIELD", conflicts_with = "rate")]
@@ -53,7 +54,8 @@ pub struct Args {
     #[arg(long, value_name = "FILE", conflicts_with = "rate")]
     file: Option<String>,
     /// Make up so many messages a second
-    #[arg(long, value_name = "PER-SECOND", value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "PER-SECOND", allow_negative_numbers = true,
+        value_parser = flags::whole::<u32>(1..=u32::MAX.into()))]
     rate: Option<u32>,
     /// For how long to make up messages
     #[arg(long = "for", value_name = "DURATION", requires = "rate", default_value = "10s", value_parser = flags::duration)]

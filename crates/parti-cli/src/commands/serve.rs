@@ -152,7 +152,12 @@ fn defaults() -> Config {
 }
 
 fn address(text: &str) -> Result<SocketAddr, Failure> {
-    let wrong = |why: String| Failure::usage(format!("--listen {text}: {why}"));
+    let wrong = |why: String| {
+        Failure::usage(format!(
+            "--listen {text}: {why}; give an address with a port, such as 127.0.0.1:7070 (port 0 is \
+             any that is free)"
+        ))
+    };
     let mut found = text
         .to_socket_addrs()
         .map_err(|error| wrong(error.to_string()))?;

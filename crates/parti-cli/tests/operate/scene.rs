@@ -191,7 +191,7 @@ fn later(found: &Stored) -> Write {
 pub fn group_record(stream: u64) -> (Key, Record) {
     let record = GroupRecord {
         store: Nonce(1),
-        stream,
+        stream: stream.into(),
         coordination: "leader".into(),
         strategy: None,
         nonce: Nonce(1),

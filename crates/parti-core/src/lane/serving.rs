@@ -604,8 +604,8 @@ impl Serving {
 
     /// Everything up to and with this offset was done elsewhere; no message of it is here.
     pub(crate) fn done_upto(&mut self, offset: Offset) -> Result<(), CommitRefused> {
-        if offset == Offset(u64::MAX) {
-            return Err(CommitRefused::NoneFollows);
+        if offset > Offset::LARGEST {
+            return Err(CommitRefused::TooLarge { offset });
         }
         if offset.next() < self.done_next {
             return Err(CommitRefused::GoesBack {

@@ -21,7 +21,7 @@ fn examples() -> Vec<(Key, Record, &'static str)> {
             Key::Group,
             Record::Group(Arc::new(GroupRecord {
                 store: Nonce(u64::MAX),
-                stream: 1_700_000_000_123_456_789,
+                stream: 1_700_000_000_123_456_789.into(),
                 coordination: "leader".into(),
                 strategy: None,
                 nonce: Nonce(10),
@@ -32,12 +32,34 @@ fn examples() -> Vec<(Key, Record, &'static str)> {
             Key::Group,
             Record::Group(Arc::new(GroupRecord {
                 store: Nonce(1),
-                stream: 2,
+                stream: 2.into(),
                 coordination: "leaderless".into(),
                 strategy: Some("round_robin".into()),
                 nonce: Nonce(3),
             })),
             r#"{"v":1,"store":"0000000000000001","stream":"0000000000000002","coordination":"leaderless","strategy":"round_robin","nonce":"0000000000000003"}"#,
+        ),
+        (
+            Key::Group,
+            Record::Group(Arc::new(GroupRecord {
+                store: Nonce(1),
+                stream: SourceId::NoLog,
+                coordination: "leader".into(),
+                strategy: None,
+                nonce: Nonce(3),
+            })),
+            r#"{"v":1,"store":"0000000000000001","stream":"none","coordination":"leader","nonce":"0000000000000003"}"#,
+        ),
+        (
+            Key::Group,
+            Record::Group(Arc::new(GroupRecord {
+                store: Nonce(1),
+                stream: SourceId::Untold,
+                coordination: "leader".into(),
+                strategy: None,
+                nonce: Nonce(3),
+            })),
+            r#"{"v":1,"store":"0000000000000001","stream":"0000000000000000","coordination":"leader","nonce":"0000000000000003"}"#,
         ),
         (
             Key::Leader,

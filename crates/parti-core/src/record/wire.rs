@@ -3,7 +3,7 @@
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::{Begun, LeaderRecord, PartitionRecord};
-use crate::ids::{Badge, Epoch, Incarnation, Nonce, Offset, PartitionId, Term, WorkerId};
+use crate::ids::{Badge, Epoch, Incarnation, Nonce, Offset, PartitionId, SourceId, Term, WorkerId};
 
 /// A 64-bit number as sixteen hex digits.
 pub(super) mod hex {
@@ -15,11 +15,38 @@ pub(super) mod hex {
 
     pub fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<u64, D::Error> {
         let text = String::deserialize(from)?;
-        // One spelling only; `from_str_radix` alone would let signs and capitals through.
-        u64::from_str_radix(&text, 16)
-            .ok()
-            .filter(|number| format!("{number:016x}") == text)
-            .ok_or_else(|| serde::de::Error::custom("expected sixteen hex digits"))
+        read(&text).ok_or_else(|| serde::de::Error::custom("expected sixteen hex digits"))
+    }
+
+    /// One spelling only; `from_str_radix` alone would let signs and capitals through.
+    pub fn read(text: &str) -> Option<u64> {
+        let number = u64::from_str_radix(text, 16).ok()?;
+        (format!("{number:016x}") == text).then_some(number)
+    }
+}
+
+/// A source's identity as sixteen hex digits, zeros where it tells none; and a word where there is
+/// no source, which no identity can be.
+pub(super) mod source {
+    use super::*;
+
+    const NO_LOG: &str = "none";
+
+    pub fn serialize<S: Serializer>(source: &SourceId, to: S) -> Result<S::Ok, S::Error> {
+        match source {
+            SourceId::Untold => hex::serialize(&0, to),
+            SourceId::NoLog => to.serialize_str(NO_LOG),
+            SourceId::Told(identity) => hex::serialize(&identity.get(), to),
+        }
+    }
+
+    pub fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<SourceId, D::Error> {
+        let text = String::deserialize(from)?;
+        if text == NO_LOG {
+            return Ok(SourceId::NoLog);
+        }
+        let read = hex::read(&text).map(SourceId::from);
+        read.ok_or_else(|| serde::de::Error::custom("expected sixteen hex digits, or none"))
     }
 }
 

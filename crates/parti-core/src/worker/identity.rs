@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::config::{Config, Coordination};
-use crate::ids::Nonce;
+use crate::ids::{Nonce, SourceId};
 use crate::io::{Expect, StoreError, StoreOp, StoreReply, WriteOutcome};
 use crate::key::Key;
 use crate::record::{GroupRecord, Record};
@@ -33,7 +33,7 @@ enum Check {
 /// The check of the group's identity.
 #[derive(Clone, Debug)]
 pub struct Identity {
-    stream: u64,
+    stream: SourceId,
     coordination: Coordination,
     /// What everybody computes by, where everybody computes.
     strategy: Option<String>,
@@ -44,7 +44,7 @@ pub struct Identity {
 
 impl Identity {
     /// Nothing known yet.
-    pub fn new(config: &Config, stream: u64, strategy: &dyn Strategy) -> Self {
+    pub fn new(config: &Config, stream: SourceId, strategy: &dyn Strategy) -> Self {
         let coordination = config.coordination;
         Self {
             stream,
@@ -158,12 +158,26 @@ impl Identity {
 
     /// Why a worker of this stream does not join. Where one of the two has no name, nobody knows
     /// whether they are the same, and operators' tools take nothing over: only another group helps.
-    fn other_stream(&self, known: u64) -> Fatal {
+    fn other_stream(&self, known: SourceId) -> Fatal {
         let who = match (known, self.stream) {
-            (0, _) => {
+            (SourceId::NoLog, _) => {
+                return Fatal::Disagreement(
+                    "it was made without a log: its checkpoints are no offsets of this worker's \
+                     source; give this worker another group"
+                        .into(),
+                );
+            }
+            (_, SourceId::NoLog) => {
+                return Fatal::Disagreement(
+                    "it began with a source, and this worker says that it has none: its offsets \
+                     would be of something else; give this worker another group"
+                        .into(),
+                );
+            }
+            (SourceId::Untold, _) => {
                 "it began with a source that tells no identity (0), and this worker's tells one"
             }
-            (_, 0) => {
+            (_, SourceId::Untold) => {
                 "it began with a source that tells its identity, and this worker's tells none (0)"
             }
             _ => return Fatal::StreamReplaced,
@@ -250,11 +264,11 @@ mod tests {
             (Coordination::Leader, Coordination::Leaderless),
             (Coordination::Leaderless, Coordination::Leader),
         ] {
-            let group = created(&mut Identity::new(&config(theirs), 7, &FairShare));
-            let mut same = Identity::new(&config(theirs), 7, &FairShare);
+            let group = created(&mut Identity::new(&config(theirs), 7.into(), &FairShare));
+            let mut same = Identity::new(&config(theirs), 7.into(), &FairShare);
             finds(&mut same, &group).expect("the same mode");
             assert!(same.is_known());
-            let mut other = Identity::new(&config(ours), 7, &FairShare);
+            let mut other = Identity::new(&config(ours), 7.into(), &FairShare);
             let Err(Fatal::Disagreement(why)) = finds(&mut other, &group) else {
                 panic!("{ours:?} got into a group with {theirs:?}")
             };
@@ -267,7 +281,7 @@ mod tests {
 
     #[test]
     fn another_strategy_is_refused_only_where_everybody_computes() {
-        let of = |mode, strategy: &dyn Strategy| Identity::new(&config(mode), 7, strategy);
+        let of = |mode, strategy: &dyn Strategy| Identity::new(&config(mode), 7.into(), strategy);
         let group = created(&mut of(Coordination::Leaderless, &FairShare));
         let Err(Fatal::Disagreement(why)) =
             finds(&mut of(Coordination::Leaderless, &RoundRobin), &group)
@@ -286,7 +300,7 @@ mod tests {
     /// `parti checkpoint reset --all` has a group go on with another source, if both have a name.
     #[test]
     fn a_stream_without_a_name_is_refused_with_what_helps() {
-        let of = |stream| Identity::new(&Config::default(), stream, &FairShare);
+        let of = |stream: u64| Identity::new(&Config::default(), stream.into(), &FairShare);
         for (theirs, ours) in [(0, 7), (7, 0)] {
             let group = created(&mut of(theirs));
             let Err(Fatal::Disagreement(why)) = finds(&mut of(ours), &group) else {
@@ -302,9 +316,29 @@ mod tests {
     }
 
     #[test]
+    fn a_group_without_a_log_and_one_with_a_source_are_not_the_same() {
+        let of = |stream| Identity::new(&Config::default(), stream, &FairShare);
+        let all = [SourceId::Untold, SourceId::NoLog, SourceId::from(7)];
+        for (theirs, ours) in all.iter().flat_map(|one| all.map(|other| (*one, other))) {
+            let group = created(&mut of(theirs));
+            let found = finds(&mut of(ours), &group);
+            assert_eq!(found.is_ok(), theirs == ours, "{theirs:?}, {ours:?}");
+            let is_known = theirs != ours && [theirs, ours].contains(&SourceId::NoLog);
+            assert_eq!(theirs.is_other(ours), is_known, "{theirs:?}, {ours:?}");
+            if is_known {
+                let Err(Fatal::Disagreement(why)) = found else {
+                    panic!("{theirs:?}, {ours:?}: {found:?}")
+                };
+                assert!(why.contains("another group"), "{why}");
+            }
+        }
+        assert!(SourceId::from(7).is_other(8.into()));
+    }
+
+    #[test]
     fn another_store_is_worse_than_another_mode() {
-        let mut group = created(&mut Identity::new(&Config::default(), 7, &FairShare));
-        let mut known = Identity::new(&Config::default(), 7, &FairShare);
+        let mut group = created(&mut Identity::new(&Config::default(), 7.into(), &FairShare));
+        let mut known = Identity::new(&Config::default(), 7.into(), &FairShare);
         finds(&mut known, &group).expect("fine");
         let record = Arc::make_mut(&mut group);
         record.store = Nonce(record.store.0 ^ 1);

@@ -503,8 +503,8 @@ pub struct Options {
     pub strategy: Arc<dyn crate::strategy::Strategy>,
     /// What feeds the lanes.
     pub source: crate::io::SourceKind,
-    /// The stream's identity, as the source reports it.
-    pub stream: u64,
+    /// Which source it is, as that one reports it.
+    pub stream: crate::ids::SourceId,
     /// The number this worker would like in its id (configured, or a StatefulSet ordinal).
     pub preferred: Option<u64>,
     /// Whose session it is.

@@ -24,7 +24,7 @@ use parti::inspect;
 use parti::source::Source as _;
 use parti::source::log::TopicSettings;
 use parti::store::{self, GroupStore};
-use parti::{PartitionId, StartPosition};
+use parti::{PartitionId, SourceId, StartPosition};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use utoipa::ToSchema;
@@ -35,7 +35,7 @@ use crate::App;
 use crate::extract::{Body, within};
 use crate::failure::{ErrorBody, Failure, no_group, other_topic};
 use crate::looking::StrategyName;
-use crate::places::{Messages, NO_LOG, Places};
+use crate::places::{Messages, Places};
 
 /// How often a write is tried whose fate is open.
 const TRIES: u32 = 5;
@@ -144,9 +144,9 @@ pub async fn create(
     let identity = if log {
         let settings = TopicSettings::partitions(new.partitions);
         let topic = app.places.log()?.create_topic(&new.topic, settings).await?;
-        topic.identity().await?
+        topic.identity().await?.into()
     } else {
-        NO_LOG
+        SourceId::NoLog
     };
     let made = put_group(&records, &new, identity, mode).await?;
     let told = put_topic(&records, &new, strategy).await?;
@@ -179,7 +179,7 @@ async fn check(
     check_length(&new.topic)?;
     let made = places.made_with(records).await?;
     let log = match &made {
-        Some(made) => made.stream != NO_LOG,
+        Some(made) => made.stream != SourceId::NoLog,
         None => places.makes_topics()?,
     };
     let topic = match log {
@@ -209,11 +209,11 @@ async fn check(
         }
     }
     let identity = match &topic {
-        Some(opened) => Some(opened.topic.identity().await?),
-        None => None,
+        Some(opened) => SourceId::from(opened.topic.identity().await?),
+        None => SourceId::Untold,
     };
-    if group.stream.is_some() && group.stream != identity {
-        return Err(made_anew(&new.group, &new.topic, identity.is_some()));
+    if matches!(group.stream, SourceId::Told(_)) && group.stream != identity {
+        return Err(made_anew(&new.group, &new.topic, topic.is_some()));
     }
     if let Some(made) = &made {
         mode.is_of(made)?;
@@ -239,7 +239,10 @@ fn check_length(topic: &str) -> Result<(), Failure> {
                 "topic: its name has from 1 to {} bytes once escaped, this one has {long}",
                 codec::MAX_TOPIC
             ),
-            "give it a shorter name",
+            match long {
+                0 => "give it a name",
+                _ => "give it a shorter name",
+            },
         )),
     }
 }
@@ -282,7 +285,7 @@ fn agree(found: &TopicRecord, new: &NewGroup, strategy: StrategyName) -> Result<
 async fn put_group(
     records: &GroupStore,
     new: &NewGroup,
-    identity: u64,
+    identity: SourceId,
     mode: Mode,
 ) -> Result<bool, Failure> {
     let nonce = nonce()?;

@@ -87,7 +87,7 @@ pub fn verdict(committed: Result<(), CommitRefused>) -> (Verdict, Option<String>
         Err(why @ (CommitRefused::NotOwned | CommitRefused::Fenced { .. })) => {
             (Verdict::Fenced, Some(why.to_string()))
         }
-        Err(why @ CommitRefused::NoneFollows) => refused(why),
+        Err(why @ CommitRefused::TooLarge { .. }) => refused(why),
     }
 }
 

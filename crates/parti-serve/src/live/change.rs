@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use parti::SourceId;
 use parti::inspect::{Group, Handoff, Happening, PartitionView, Unreadable, WorkerView};
 use serde::Serialize;
 use serde_json::{Map, Value};
@@ -59,7 +60,7 @@ fn head(group: &Group) -> Value {
     let bare = Group {
         name: group.name.clone(),
         coordination: group.coordination.clone(),
-        stream: None,
+        stream: SourceId::Untold,
         strategy: None,
         closed: group.closed,
         leader: group.leader.clone(),

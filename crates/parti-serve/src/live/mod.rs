@@ -382,7 +382,7 @@ mod tests {
         Group {
             name: format!("at {number}"),
             coordination: "leader".into(),
-            stream: None,
+            stream: parti::SourceId::Untold,
             strategy: None,
             closed: false,
             leader: None,

@@ -45,15 +45,20 @@ async fn a_group_without_a_log_is_assigned_commits_and_fences() {
         "conflict",
         "4 partitions",
     );
-    for wrong in [" ", "a\u{200b}", "", &"x".repeat(300)] {
+    for (wrong, remedy) in [
+        (" ", "give it a name"),
+        ("a\u{200b}", "leave it out"),
+        ("", "give it a name"),
+        (&"x".repeat(300), "give it a shorter name"),
+    ] {
         let wrong = json!({"group": "h", "topic": wrong, "partitions": 4});
-        refused(
-            &scene.post("/v1/groups", &wrong).await,
-            400,
-            "bad_request",
-            "topic",
-        );
+        let reply = scene.post("/v1/groups", &wrong).await;
+        refused(&reply, 400, "bad_request", "topic");
+        assert!(reply.body.contains(remedy), "{reply:?}");
     }
+    let nameless = json!({"group": "", "topic": "orders", "partitions": 4});
+    let reply = scene.post("/v1/groups", &nameless).await;
+    refused(&reply, 400, "bad_request", "give it a name of 1 to 64");
     assert_eq!(scene.get("/v1/groups/h").await.status, 404);
 
     let mut mover = scene.consumer(Manner::Polite).await;
@@ -63,6 +68,16 @@ async fn a_group_without_a_log_is_assigned_commits_and_fences() {
     // Whatever it has read, wherever that is.
     assert_eq!(mover.commit("2", epoch, 1_000_000).await, "ok");
     assert_eq!(mover.commit("2", epoch + 1, 1_000_001).await, "fenced");
+    assert_eq!(scene.partition("2").await["offset"], 1_000_000);
+    // No file, store or language could carry it.
+    let commit = json!({"partition": "2", "epoch": epoch, "offset": i64::MAX});
+    let commits = json!({ "commits": [commit] });
+    let told = mover.post("commits", &commits).await.ok(200)["results"][0].clone();
+    assert_eq!(told["result"], "refused");
+    let why = told["why"].as_str().expect("a reason");
+    for part in ["offset: 9223372036854775807", "up to 9223372036854775806"] {
+        assert!(why.contains(part), "{part}: {why}");
+    }
     assert_eq!(scene.partition("2").await["offset"], 1_000_000);
 
     // Somebody takes over; what comes late counts no more.

@@ -170,7 +170,7 @@ async fn a_fetch_for_a_group_of_another_source_is_the_callers_mistake() {
     scene.make_group(2).await;
     let elsewhere = GroupRecord {
         store: Nonce(1),
-        stream: 7,
+        stream: 7.into(),
         coordination: "leader".into(),
         strategy: None,
         nonce: Nonce(1),

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use parti_core::ids::{PartitionId, Term, Version, WorkerId};
+use parti_core::ids::{PartitionId, SourceId, Term, Version, WorkerId};
 use parti_core::record::{Fingerprint, Lifecycle, PlanState, Record};
 use serde::Serialize;
 
@@ -20,9 +20,9 @@ pub struct Group {
     pub name: String,
     /// Who decides: `leader` or `leaderless`.
     pub coordination: String,
-    /// Which log or stream it is about, as its source told; `None` if the source tells none.
+    /// Which log or stream it is about, as its source told.
     #[serde(skip)]
-    pub stream: Option<u64>,
+    pub stream: SourceId,
     /// By which strategy, with its parameters; `None` where that is not recorded yet.
     #[serde(skip)]
     pub strategy: Option<String>,
@@ -119,12 +119,6 @@ pub struct Unreadable {
     pub why: String,
 }
 
-/// Whether a source is another one than a group began with. Where either tells no identity, nobody
-/// knows.
-pub fn is_other_source(known: Option<u64>, identity: u64) -> bool {
-    identity != 0 && known.is_some_and(|known| known != 0 && known != identity)
-}
-
 impl Group {
     pub(crate) fn of(name: &str, records: &Records) -> Self {
         let (leader, term) = match records.leader.as_ref().map(|stored| &stored.record) {
@@ -139,7 +133,7 @@ impl Group {
         let mut group = Self {
             name: name.to_owned(),
             coordination: identity.map_or_else(String::new, |group| group.coordination.clone()),
-            stream: identity.map(|group| group.stream).filter(|id| *id != 0),
+            stream: identity.map(|group| group.stream).unwrap_or_default(),
             strategy: strategy(records),
             closed: records.is_closed(),
             plan: plan(records),
@@ -179,7 +173,12 @@ impl Group {
 
     /// Whether it began with another source than the one of this identity.
     pub fn is_of_other(&self, identity: u64) -> bool {
-        is_other_source(self.stream, identity)
+        self.stream.is_other(identity.into())
+    }
+
+    /// Whether it was made without a log: offsets of any say nothing about its checkpoints.
+    pub fn has_no_log(&self) -> bool {
+        self.stream == SourceId::NoLog
     }
 
     /// Takes over where the source says that partitions begin and end.

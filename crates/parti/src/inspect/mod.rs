@@ -27,7 +27,7 @@ mod worker;
 pub use bounds::Bounds;
 pub(crate) use follow::Follower;
 pub use follow::{Pace, Sight, follow};
-pub use group::{Group, Handoff, Plan, Stage, Stranded, Unreadable, is_other_source};
+pub use group::{Group, Handoff, Plan, Stage, Stranded, Unreadable};
 pub use history::{Happening, history};
 pub use partition::{OwnerSession, PartitionView};
 pub(crate) use records::{CLOSED, Records};

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use parti_core::ids::{
-    Epoch, Incarnation, Nonce, Offset, PartitionId, Revision, Term, Version, WorkerId,
+    Epoch, Incarnation, Nonce, Offset, PartitionId, Revision, SourceId, Term, Version, WorkerId,
 };
 use parti_core::io::{Expect, Write, WriteOutcome};
 use parti_core::key::Key;
@@ -54,9 +54,13 @@ impl Desk {
     }
 
     pub async fn group_of(&self, coordination: &str) {
+        self.group_with(coordination, 7.into()).await;
+    }
+
+    pub async fn group_with(&self, coordination: &str, stream: SourceId) {
         let group = GroupRecord {
             store: Nonce(1),
-            stream: 7,
+            stream,
             coordination: coordination.into(),
             strategy: None,
             nonce: Nonce(1),

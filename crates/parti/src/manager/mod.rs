@@ -19,7 +19,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use parti_core::config::StartPosition;
-use parti_core::ids::{Epoch, Offset, PartitionId, Version, WorkerId};
+use parti_core::ids::{Epoch, Offset, PartitionId, SourceId, Version, WorkerId};
 use parti_core::io::CommitRefused;
 use parti_core::session::Belonging;
 use parti_core::worker::Answer;
@@ -35,7 +35,7 @@ use bridge::Bridge;
 /// Consumption by the user.
 #[derive(Debug)]
 pub struct Own {
-    log: u64,
+    log: SourceId,
 }
 
 /// Settings of a manager that is to be started.
@@ -159,10 +159,12 @@ pub trait ConsumerUpdater: Send + Sync + 'static {
 impl ManagerBuilder {
     /// Which log is consumed: another number once it was deleted and made anew, so that nobody goes
     /// on at an offset of the old one. Give one from the beginning: without it, or with 0, none is
-    /// told, and a group that began like that goes on with no log that has one.
+    /// told, and a group that began like that goes on with no log that has one. Where there is no log
+    /// at all, and offsets are numbers of your own, give [`SourceId::NoLog`]: then operators' tools
+    /// never take a log's offsets for this group's.
     #[must_use]
-    pub fn log_identity(mut self, identity: u64) -> Self {
-        self.consumption.log = identity;
+    pub fn log_identity(mut self, identity: impl Into<SourceId>) -> Self {
+        self.consumption.log = identity.into();
         self
     }
 
@@ -264,7 +266,14 @@ impl Manager {
         store: impl IntoStore,
         partitions: impl PartitionSource,
     ) -> ManagerBuilder {
-        Builder::new(Own { log: 0 }, group, store.into_store(), partitions)
+        Builder::new(
+            Own {
+                log: SourceId::Untold,
+            },
+            group,
+            store.into_store(),
+            partitions,
+        )
     }
 
     /// The same as [`Grant::commit`], for those who keep partition and epoch themselves.

@@ -56,6 +56,24 @@ struct Tls {
 }
 
 impl Servers {
+    /// Whether the files that it names can be read.
+    pub(crate) fn check_files(&self) -> Result<(), Error> {
+        let login = match &self.login {
+            Login::None | Login::Password(..) | Login::Token(_) => None,
+            Login::Credentials(file) => Some((file, "creds")),
+            Login::NkeySeed(file) => Some((file, "nkey")),
+        };
+        let own = self.tls.own.as_ref();
+        let own = own
+            .into_iter()
+            .flat_map(|(cert, key)| [(cert, "cert"), (key, "key")]);
+        let authority = self.tls.authority.as_ref().map(|file| (file, "ca"));
+        for (file, parameter) in login.into_iter().chain(authority).chain(own) {
+            read(file, parameter)?;
+        }
+        Ok(())
+    }
+
     /// Takes out of an address what says where to connect and how. `tls_scheme`: the scheme
     /// itself asks for TLS.
     pub(crate) fn take(

@@ -17,7 +17,7 @@ use parti_core::record::{EventKind, PartitionRecord, Record};
 use serde::Serialize;
 use tokio::sync::oneshot;
 
-use super::other_source::{OtherSource, TakeOver};
+use super::other_source::{OtherSource, TakeOver, quicker};
 use super::{Error, Patience, Reason, history, named, nonce, of_core, wall_ms};
 use crate::inspect::{OwnerSession, Records};
 use crate::store::{self, GroupStore};
@@ -386,11 +386,7 @@ impl Checkpoints {
                 WriteOutcome::Conflict(found)
                     if self.other.is_some() && epoch_of(found.as_ref()) != one.change.epoch() =>
                 {
-                    return Err(Error::Unfinished(format!(
-                        "somebody else took partition {} meanwhile, or set its checkpoint; stop \
-                         whoever it is, then the same command again does the rest",
-                        one.change.partition
-                    )));
+                    return Err(Error::Unfinished(quicker(&one.change.partition)));
                 }
                 WriteOutcome::Conflict(found) => {
                     let known = Known {

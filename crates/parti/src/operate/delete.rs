@@ -35,7 +35,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::StreamExt;
-use parti_core::ids::{Revision, WorkerId};
+use parti_core::ids::{Revision, SourceId, WorkerId};
 use parti_core::io::{Expect, Scope, StoreError, Stored, WatchEvent, Write, WriteOutcome};
 use parti_core::key::{Key, Prefix};
 use parti_core::record::{GroupRecord, Record, SessionStatus, WorkerRecord};
@@ -280,7 +280,9 @@ pub(super) async fn close(store: &GroupStore, records: &Records) -> Result<Revis
     let nonce = nonce()?;
     let closed = GroupRecord {
         store: nonce,
-        stream: records.identity().map_or(0, |group| group.stream),
+        stream: records
+            .identity()
+            .map_or(SourceId::Untold, |group| group.stream),
         coordination: CLOSED.to_owned(),
         strategy: None,
         nonce,

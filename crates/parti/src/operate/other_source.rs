@@ -32,7 +32,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use parti_core::ids::{Epoch, PartitionId, Revision, WorkerId};
+use parti_core::ids::{Epoch, PartitionId, Revision, SourceId, WorkerId};
 use parti_core::io::{Expect, Stored, Write};
 use parti_core::key::Key;
 use parti_core::record::{EventKind, GroupRecord, Record};
@@ -40,7 +40,7 @@ use parti_core::worker::Fatal;
 
 use super::delete::{check_readable, end_silent, living, settled};
 use super::{Applied, Change, Checkpoints, Error, Reason, Rules, Verdict, Wanted, history, nonce};
-use crate::inspect::{Group, is_other_source};
+use crate::inspect::Group;
 #[cfg(all(feature = "nats", feature = "sqlite"))]
 use crate::source::place::{Located, PlaceError};
 use crate::store;
@@ -84,8 +84,16 @@ impl Checkpoints {
 
     pub(super) fn seen_from(mut self, source: OtherSource) -> Self {
         let known = self.records.identity().map(|group| group.stream);
-        self.other = is_other_source(known, source.identity).then_some(source);
+        let is_other = known.is_some_and(|known| known.is_other(source.identity.into()));
+        self.other = is_other.then_some(source);
         self
+    }
+
+    /// Whether the group was made without a log: no source says anything about its checkpoints, and
+    /// it takes none over.
+    pub fn has_no_log(&self) -> bool {
+        let known = self.records.identity().map(|group| group.stream);
+        known == Some(SourceId::NoLog)
     }
 
     /// All partitions that there are: what the group names, and, if it is to take another source
@@ -114,12 +122,19 @@ impl Checkpoints {
     }
 
     /// Whether these changes make the group take over a source that is not the one it began with;
-    /// refused if they are not of all partitions, or if the group is recorded to be about another
+    /// refused if they are not of all partitions, if the group was made without a log, or if it is recorded to be about another
     /// topic, or another number of partitions: whoever serves it goes by that.
     pub fn takes_over(&self, changes: &[Change]) -> Result<bool, Error> {
         let Some(other) = &self.other else {
             return Ok(false);
         };
+        if self.has_no_log() {
+            return Err(Error::Refused(format!(
+                "the group {:?} was made without a log, and takes no source over: what it commits \
+                 are no offsets of any",
+                self.store.group()
+            )));
+        }
         for recorded in &self.topics {
             other.check(recorded)?;
         }
@@ -182,9 +197,7 @@ impl Checkpoints {
         let held = self.hold(reached).await?;
         if let Some(came) = self.reread().await?.came(&planned, Change::epoch) {
             self.put_back(held, reached).await?;
-            return Err(Error::Refused(format!(
-                "{came}; nothing was changed: stop all workers first"
-            )));
+            return Err(Error::Refused(format!("{came}; nothing was changed")));
         }
         let never = std::future::pending();
         let applied = now.carry_out(planned, rules, reason, never).await?;
@@ -239,7 +252,7 @@ impl Checkpoints {
     fn came(&self, changes: &[Change], known: fn(&Change) -> Option<Epoch>) -> Option<String> {
         if let Some(worker) = living(&self.records.workers).into_keys().next() {
             return Some(format!(
-                "{worker} joined meanwhile, and reads another source"
+                "{worker} joined meanwhile, and reads another source: stop all workers first"
             ));
         }
         if let Err(left) = self.takes_over(changes) {
@@ -249,10 +262,7 @@ impl Checkpoints {
         let newer = changes
             .iter()
             .find(|change| epochs.get(&change.partition).copied() > known(change))?;
-        Some(format!(
-            "somebody else took partition {} meanwhile, or set its checkpoint",
-            newer.partition
-        ))
+        Some(quicker(&newer.partition))
     }
 
     /// Sees to it that no session is left of those who read the old source.
@@ -280,7 +290,7 @@ impl Checkpoints {
         };
         let nobody = nonce()?.0;
         *reached = TakeOver::Holding;
-        let held = self.name(group, found.revision, nobody).await;
+        let held = self.name(group, found.revision, nobody.into()).await;
         *reached = match &held {
             Ok(_) => TakeOver::Held,
             Err(Error::Store(store::Error::Unknown { .. })) => TakeOver::Holding,
@@ -315,10 +325,10 @@ impl Checkpoints {
         let after = |change: &Change| Some(change.after.epoch);
         if let Some(came) = self.reread().await?.came(set, after) {
             return Err(Error::Unfinished(format!(
-                "{came}; stop whoever it is, then the same command again does the rest"
+                "{came}; after that, the same command again does the rest"
             )));
         }
-        self.name(group, held, other.identity).await?;
+        self.name(group, held, other.identity.into()).await?;
         *reached = TakeOver::Adopted;
         let why = match reason.why.as_str() {
             "" => String::new(),
@@ -337,7 +347,7 @@ impl Checkpoints {
         &self,
         group: &GroupRecord,
         at: Revision,
-        stream: u64,
+        stream: SourceId,
     ) -> Result<Revision, Error> {
         let record = GroupRecord {
             stream,
@@ -366,8 +376,8 @@ impl Checkpoints {
                 ..
             })) => unreadable(&key, &why),
             Ok(Some(_)) => Error::Unfinished(
-                "somebody else changed the group's record just now; the same command again does \
-                 the rest"
+                "another operator was quicker: somebody changed the group's record just now; look at the \
+                 group (`parti group history`), and give the command again if it is still needed"
                     .into(),
             ),
         }
@@ -398,6 +408,14 @@ impl OtherSource {
         }
         Ok(())
     }
+}
+
+/// Somebody else set this checkpoint, or took the partition: stopping workers may not be what helps.
+pub(super) fn quicker(partition: &PartitionId) -> String {
+    format!(
+        "another operator was quicker, or a worker took it: partition {partition} has a newer epoch by \
+         now; look at the group (`parti group history`) before you try again"
+    )
 }
 
 /// The first change that is not one.

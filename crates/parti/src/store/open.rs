@@ -60,7 +60,8 @@ pub async fn open_existing(url: &str) -> Result<Option<Arc<dyn Store>>, Error> {
     }
 }
 
-/// Whether a URL has the form of some store's, without asking anybody.
+/// Whether a URL has the form of some store's, and names files that can be read, without asking any
+/// server.
 pub fn check_url(url: &str) -> Result<(), Error> {
     match scheme(url).as_str() {
         "memory" if url.len() == "memory:".len() => Ok(()),

@@ -4,7 +4,7 @@ use clap::ValueEnum;
 use serde_json::json;
 
 use crate::exit::{CODES, Failure};
-use crate::flags::GroupFlags;
+use crate::flags::{GroupFlags, NoSource};
 use crate::lines::{now, print};
 use crate::places;
 use crate::show::{count, plain};
@@ -19,6 +19,8 @@ use crate::show::{count, plain};
 pub struct Args {
     #[command(flatten)]
     group: GroupFlags,
+    #[command(flatten)]
+    no: NoSource,
     /// One JSON object for each partition, or one for all
     #[arg(short, long, value_enum, default_value_t)]
     output: Form,
@@ -36,6 +38,7 @@ enum Form {
 
 /// Does it.
 pub async fn run(args: Args) -> Result<(), Failure> {
+    args.no.checked()?;
     let group = places::checkpoints(&places::records(&args.group).await?).await?;
     let rows = super::rows(&group);
     let mut text = String::new();

@@ -13,11 +13,12 @@ use std::collections::BTreeSet;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use parti::Offset;
 use parti::core::codec;
 use serde_json::Value;
 
-/// No offset and no epoch reaches this.
-const LIMIT: u64 = 1 << 62;
+/// No epoch reaches this, nor any that is higher by the jump of an import.
+const EPOCHS: u64 = 1 << 62;
 
 /// One checkpoint of a file.
 #[derive(Debug, PartialEq, Eq)]
@@ -125,16 +126,17 @@ impl Reader<'_> {
         let Some(partition) = item["partition"].as_str() else {
             return Err("has no partition (a text)".into());
         };
-        let number = |name: &str| match &item[name] {
+        let number = |name: &str, largest: u64| match &item[name] {
             Value::Null => Ok(None),
-            value => match value.as_u64().filter(|number| *number < LIMIT) {
+            value => match value.as_u64().filter(|number| *number <= largest) {
                 Some(number) => Ok(Some(number)),
                 None => Err(format!(
-                    "has {value} as its {name}, which is no such number"
+                    "has {value} as its {name}, which is no such number: they go from 0 to {largest}"
                 )),
             },
         };
-        let (offset, next) = (number("offset")?, number("next_offset")?);
+        let offset = number("offset", Offset::LARGEST.0)?;
+        let next = number("next_offset", Offset::LARGEST.next().0)?;
         let next = match (offset, next) {
             (Some(offset), Some(next)) if next != offset + 1 => {
                 return Err(format!(
@@ -148,7 +150,7 @@ impl Reader<'_> {
         let mut done_above = Vec::new();
         for done in item["done_above"].as_array().into_iter().flatten() {
             match done.as_u64() {
-                Some(done) if done >= next && done < LIMIT => done_above.push(done),
+                Some(done) if done >= next && done <= Offset::LARGEST.0 => done_above.push(done),
                 _ => return Err(format!("has {done} in done_above, which is not above")),
             }
         }
@@ -158,7 +160,7 @@ impl Reader<'_> {
             partition: partition.to_owned(),
             next,
             done_above,
-            epoch: number("epoch")?.unwrap_or(0),
+            epoch: number("epoch", EPOCHS - 1)?.unwrap_or(0),
         });
         Ok(())
     }
@@ -248,7 +250,7 @@ fn cursor_offset(value: &Value) -> Option<u64> {
         Value::Object(fields) => fields.get("offset")?.as_u64()?,
         value => value.as_u64()?,
     };
-    (number < LIMIT).then_some(number)
+    (number <= Offset::LARGEST.0).then_some(number)
 }
 
 /// The topic and the subscription of a cursor's key.

@@ -3,7 +3,7 @@
 use parti::PartitionId;
 
 use crate::exit::{CODES, Failure};
-use crate::flags::{self, GroupFlags, OutputFlags};
+use crate::flags::{self, GroupFlags, NoSource, OutputFlags};
 use crate::places;
 use crate::show::show;
 
@@ -19,11 +19,14 @@ pub struct Args {
     #[arg(long, short, value_name = "ID", value_parser = flags::partition)]
     partition: PartitionId,
     #[command(flatten)]
+    no: NoSource,
+    #[command(flatten)]
     output: OutputFlags,
 }
 
 /// Does it.
 pub async fn run(args: Args) -> Result<(), Failure> {
+    args.no.checked()?;
     let group = places::checkpoints(&places::records(&args.group).await?).await?;
     let Some(partition) = group.partition(&args.partition) else {
         return Err(super::unknown(&args.partition, &group));

@@ -89,7 +89,7 @@ pub async fn run(args: Args) -> Result<(), Failure> {
             none.line
         )));
     }
-    if let Some(source) = places::opened(&args.source).await? {
+    if let Some(source) = places::opened_for(&checkpoints, &store, &args.source).await? {
         let ids: Vec<PartitionId> = wanted.iter().map(|one| one.partition.clone()).collect();
         let ranges = source.ranges(&ids).await?;
         checkpoints = checkpoints.of_source(&source).await?;

@@ -1,7 +1,7 @@
 //! `parti checkpoint list`
 
 use crate::exit::{CODES, Failure};
-use crate::flags::LookFlags;
+use crate::flags::{LookFlags, NoSource};
 use crate::places;
 use crate::show::show;
 
@@ -13,10 +13,13 @@ use crate::show::show;
 pub struct Args {
     #[command(flatten)]
     look: LookFlags,
+    #[command(flatten)]
+    no: NoSource,
 }
 
 /// Does it.
 pub async fn run(args: Args) -> Result<(), Failure> {
+    args.no.checked()?;
     let group = places::checkpoints(&places::records(&args.look.group).await?).await?;
     show(args.look.output.output, &super::rows(&group), |rows| {
         super::table(rows)

@@ -9,6 +9,7 @@ use super::Manner;
 use crate::exit::{CODES, Failure};
 use crate::flags::{self, ChangeFlags, GroupFlags, OutputFlags, PartitionFlags, SourceFlags};
 use crate::places;
+use crate::show::plain;
 
 /// A source is asked for so many places at once.
 const ASK_AT_ONCE: usize = 16;
@@ -21,7 +22,8 @@ const ASK_AT_ONCE: usize = 16;
 /// again if it goes on at the latest message.
 ///
 /// If the topic or stream was made anew, or is another one, stop all workers and give --all: the
-/// group goes on with this one then.
+/// group goes on with this one then. A group that was made without a log (`parti serve` without a
+/// source) is refused: `parti checkpoint set` says where its partitions go on.
 ///
 /// Example: parti checkpoint reset --store sqlite:data/group.db --source log:data --topic orders
 ///          --group billing --all --to 2026-01-31T12:00:00Z --dry-run
@@ -35,7 +37,7 @@ pub struct Args {
     #[command(flatten)]
     which: PartitionFlags,
     /// Where to go on: earliest, latest, an offset, or a time such as 2026-01-31T12:00:00Z
-    #[arg(long, value_name = "PLACE")]
+    #[arg(long, value_name = "PLACE", allow_negative_numbers = true)]
     to: String,
     #[command(flatten)]
     change: ChangeFlags,
@@ -49,6 +51,14 @@ pub async fn run(args: Args) -> Result<(), Failure> {
     let to = flags::start_position("--to", &args.to)?;
     let store = places::records(&args.group).await?;
     let group = places::group(&store).await?;
+    if group.has_no_log() {
+        return Err(Failure::refused(format!(
+            "the group {} was made without a log: no source, whichever is given, says where its \
+             partitions begin and end; give each its place by `parti checkpoint set --partition ID \
+             --next OFFSET` (or --done), without --source; nothing was changed",
+            plain(&group.name)
+        )));
+    }
     let Some(source) = places::opened(&args.source).await? else {
         return Err(Failure::usage(
             "--source is missing: only the log knows where its messages are",

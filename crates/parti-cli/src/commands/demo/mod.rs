@@ -55,13 +55,16 @@ const WATCHED: Duration = Duration::from_secs(60 * 60);
 #[command(after_help = CODES)]
 pub struct Args {
     /// How many workers to begin with
-    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(2..=50))]
+    #[arg(long, default_value_t = 3, allow_negative_numbers = true,
+        value_parser = flags::whole::<u32>(2..=50))]
     workers: u32,
     /// How many partitions
-    #[arg(long, default_value_t = 12, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    #[arg(long, default_value_t = 12, allow_negative_numbers = true,
+        value_parser = flags::whole::<u32>(1..=10_000))]
     partitions: u32,
     /// Messages a second
-    #[arg(long, default_value_t = 500, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    #[arg(long, default_value_t = 500, allow_negative_numbers = true,
+        value_parser = flags::whole::<u32>(1..=1_000_000))]
     rate: u32,
     /// How long to produce; by default 20s, and with --ui until ctrl-C
     #[arg(long = "for", value_name = "DURATION", value_parser = duration)]
@@ -70,7 +73,8 @@ pub struct Args {
     #[arg(long)]
     ui: bool,
     /// Who leaves and who is killed: the same seed chooses the same
-    #[arg(long, default_value_t = 1)]
+    #[arg(long, default_value_t = 1, allow_negative_numbers = true,
+        value_parser = flags::whole::<u64>(0..=u64::MAX))]
     seed: u64,
     /// Another store than a file in a temporary folder
     #[arg(long, value_name = "URL")]

@@ -6,9 +6,11 @@ use parti::core::text::few;
 use parti::inspect::{self, Group};
 use parti::source::place::Located;
 use parti::store::{GroupStore, Store};
-use parti::{Config, Fatal};
+use parti::{Config, Fatal, SourceId};
 
 use super::Findings;
+use crate::flags::SourceFlags;
+use crate::places;
 use crate::show::{age, count, now_ms, word};
 use crate::view::{self, is_there};
 
@@ -19,7 +21,7 @@ const NAMED: usize = 5;
 pub async fn check(
     store: &Arc<dyn Store>,
     name: &str,
-    source: Option<&Located>,
+    source: Option<(&SourceFlags, &Located)>,
     config: &Config,
     findings: &mut Findings,
 ) {
@@ -54,8 +56,8 @@ pub async fn check(
     }
     leader(&group, findings);
     sessions(&group, config, findings);
-    if let Some(source) = source {
-        bounds(&mut group, source, findings).await;
+    if let Some((flags, source)) = source {
+        bounds(&mut group, flags, source, findings).await;
     }
     served(&group, findings);
 }
@@ -116,13 +118,17 @@ fn sessions(group: &Group, config: &Config, findings: &mut Findings) {
     );
 }
 
-async fn bounds(group: &mut Group, source: &Located, findings: &mut Findings) {
+async fn bounds(group: &mut Group, flags: &SourceFlags, source: &Located, findings: &mut Findings) {
     match source.identity().await {
+        Ok(_) if group.has_no_log() => {
+            findings.fail("source", places::without_log(&group.name, flags));
+            return;
+        }
         Ok(told) if group.is_of_other(told) => {
             findings.fail("source", Fatal::StreamReplaced);
             return;
         }
-        Ok(told) if group.stream == Some(told) => {
+        Ok(told) if group.stream == SourceId::from(told) => {
             findings.ok("source", "it is the log that the group was made on");
         }
         // Nobody knows.

@@ -103,7 +103,8 @@ pub async fn run(args: Args) -> Result<(), Failure> {
     let group = args.group.as_deref();
     let source = source::check(&args.source, group, &config, &mut findings).await;
     if let (Some(store), Some(name)) = (&store, &args.group) {
-        group::check(store, name, source.as_ref(), &config, &mut findings).await;
+        let source = source.as_ref().map(|source| (&args.source, source));
+        group::check(store, name, source, &config, &mut findings).await;
     }
     show(args.output.output, &findings, table)?;
     let worst = findings.0.iter().map(|finding| finding.level).max();

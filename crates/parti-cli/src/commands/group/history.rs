@@ -3,7 +3,7 @@
 use parti::inspect::{self, Happening};
 
 use crate::exit::{CODES, Failure};
-use crate::flags::{GroupFlags, OutputFlags};
+use crate::flags::{self, GroupFlags, OutputFlags};
 use crate::places;
 use crate::show::{show, time, word};
 use crate::table::Table;
@@ -19,7 +19,8 @@ pub struct Args {
     #[command(flatten)]
     group: GroupFlags,
     /// Only the newest lines
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", allow_negative_numbers = true,
+        value_parser = flags::whole::<usize>(0..=u32::MAX.into()))]
     last: Option<usize>,
     /// Only lines of this kind; may be given several times
     #[arg(long, value_name = "KIND", value_parser = KINDS)]

@@ -4,7 +4,7 @@ use parti::inspect::PartitionView;
 
 use crate::commands::request;
 use crate::exit::{CODES, Failure};
-use crate::flags::{GroupFlags, OutputFlags, SourceFlags};
+use crate::flags::{self, GroupFlags, OutputFlags, SourceFlags};
 use crate::places;
 use crate::show::show;
 use crate::view;
@@ -27,7 +27,8 @@ pub struct Args {
     #[arg(long, conflicts_with = "owner")]
     unserved: bool,
     /// Only those that are so far behind
-    #[arg(long, value_name = "N", requires = "source")]
+    #[arg(long, value_name = "N", requires = "source", allow_negative_numbers = true,
+        value_parser = flags::whole::<u64>(0..=u64::MAX))]
     min_lag: Option<u64>,
     #[command(flatten)]
     output: OutputFlags,

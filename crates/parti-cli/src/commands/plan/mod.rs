@@ -45,19 +45,23 @@ pub struct Args {
     #[arg(
         long,
         value_name = "N",
+        allow_negative_numbers = true,
+        value_parser = flags::whole::<u32>(0..=u32::MAX.into()),
         requires = "partitions",
         required_unless_present = "store"
     )]
     workers: Option<u32>,
     /// So many partitions, with the ids "0" to "N-1"
-    #[arg(long, value_name = "N", conflicts_with = "store")]
+    #[arg(long, value_name = "N", conflicts_with = "store", allow_negative_numbers = true,
+        value_parser = flags::whole::<u32>(0..=u32::MAX.into()))]
     partitions: Option<u32>,
     /// The partitions with their weights, one a line or as JSON or YAML: the records of a group do
     /// not hold weights
     #[arg(long, value_name = "FILE", conflicts_with = "partitions")]
     partitions_file: Option<String>,
     /// So many workers join
-    #[arg(long, value_name = "N", default_value_t = 0)]
+    #[arg(long, value_name = "N", default_value_t = 0, allow_negative_numbers = true,
+        value_parser = flags::whole::<u32>(0..=u32::MAX.into()))]
     add: u32,
     /// This worker goes; may be given several times
     #[arg(long, value_name = "WORKER")]
@@ -66,7 +70,8 @@ pub struct Args {
     #[arg(long, value_name = "PARTITION=WEIGHT", value_parser = weight)]
     weigh: Vec<(parti::PartitionId, u64)>,
     /// The most partitions one worker may have
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", allow_negative_numbers = true,
+        value_parser = flags::whole::<u32>(0..=u32::MAX.into()))]
     cap: Option<u32>,
     #[command(flatten)]
     output: OutputFlags,

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use parti::core::text::count;
 use parti::source::JetStream;
-use parti::source::jetstream::StreamSettings;
-use parti::source::log::TopicSettings;
+use parti::source::jetstream::{MAX_REPLICAS, StreamSettings};
+use parti::source::log::{MAX_PARTITIONS, TopicSettings};
 use parti::source::place::Place;
 
 use crate::exit::{CODES, Failure};
@@ -33,22 +33,25 @@ pub struct Args {
     #[arg(long)]
     topic: Option<String>,
     /// How many partitions, for good
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", allow_negative_numbers = true,
+        value_parser = flags::whole::<u32>(1..=MAX_PARTITIONS.into()))]
     partitions: u32,
     /// Remove messages that are older, such as 36h or 168h; by default never
     #[arg(long, value_name = "AGE", value_parser = flags::duration)]
     keep_for: Option<Duration>,
     /// Remove the oldest messages beyond this size in bytes; by default never
-    #[arg(long, value_name = "BYTES")]
+    #[arg(long, value_name = "BYTES", allow_negative_numbers = true,
+        value_parser = flags::whole::<u64>(1..=i64::MAX.unsigned_abs()))]
     keep_bytes: Option<u64>,
     /// How a partition becomes a subject of the stream, such as orders.{0}
-    #[arg(long, value_name = "TEMPLATE")]
+    #[arg(long, value_name = "TEMPLATE", value_parser = flags::numbered_subject)]
     subject: Option<String>,
     /// Remove each message of the stream once it is handled
     #[arg(long)]
     work_queue: bool,
-    /// How many servers keep the stream; by default 1
-    #[arg(long, value_name = "N")]
+    /// How many servers keep the stream, from 1 to 5; by default 1
+    #[arg(long, value_name = "N", allow_negative_numbers = true,
+        value_parser = flags::whole::<u32>(1..=MAX_REPLICAS.into()))]
     replicas: Option<u32>,
 }
 

@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use parti::PartitionId;
-use parti::inspect::{Bounds, Group, is_other_source};
+use parti::inspect::{Bounds, Group};
 use parti::source::place::Located;
+use parti::{PartitionId, SourceId};
 use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, sleep};
 
@@ -26,7 +26,7 @@ pub type Look = Result<BTreeMap<PartitionId, Bounds>, Unseen>;
 pub enum Unseen {
     /// It does not answer.
     Silent,
-    /// It is not the one that the group began with: its offsets say nothing about these checkpoints.
+    /// It is not the one that the group began with, or that one has none: its offsets say nothing about these checkpoints.
     Other,
 }
 
@@ -34,8 +34,8 @@ pub enum Unseen {
 pub struct Known {
     /// Its partitions.
     pub partitions: Vec<PartitionId>,
-    /// The identity of the source that it began with.
-    stream: Option<u64>,
+    /// The source that it began with.
+    stream: SourceId,
 }
 
 impl Known {
@@ -68,7 +68,7 @@ pub async fn look(source: Located, known: watch::Receiver<Known>, to: mpsc::Send
             (asked, known.stream)
         };
         let found = match source.identity().await {
-            Ok(identity) if is_other_source(stream, identity) => Err(Unseen::Other),
+            Ok(identity) if stream.is_other(identity.into()) => Err(Unseen::Other),
             Ok(_) => source.bounds(&asked).await.map_err(|_| Unseen::Silent),
             Err(_) => Err(Unseen::Silent),
         };

@@ -11,7 +11,7 @@ use parti::inspect::{
     Bounds, Group, Handoff, OwnerSession, PartitionView, Plan, Sight, Stage, WorkerView,
 };
 use parti::store::Error;
-use parti::{Epoch, Offset, PartitionId, Term, Version, WorkerId};
+use parti::{Epoch, Offset, PartitionId, SourceId, Term, Version, WorkerId};
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
 use ratatui::buffer::Buffer;
@@ -83,7 +83,7 @@ fn group(workers: usize, partitions: usize) -> Group {
     Group {
         name: "billing".into(),
         coordination: "leader".into(),
-        stream: Some(1),
+        stream: 1.into(),
         strategy: None,
         closed: false,
         requests: Vec::new(),
@@ -413,6 +413,11 @@ fn trouble_is_said_and_goes_away() {
     assert!(is_located(&app), "of its own");
     app.update(NOW, Input::Look(Err(Unseen::Other)));
     shows(&lines(&mut app, 80, 24), "the source is not the group's");
+    app.group.stream = SourceId::NoLog;
+    shows(
+        &lines(&mut app, 80, 24),
+        "the group has no log: leave --source away",
+    );
     assert!(!is_located(&app), "of another source");
     app.update(NOW, Input::Sight(Sight::NoGroup));
     shows(&lines(&mut app, 80, 24), "the group is gone");

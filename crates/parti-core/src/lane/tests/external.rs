@@ -173,12 +173,15 @@ fn commits_count_at_once_never_go_back_and_only_under_the_epoch_of_today() {
         Err(CommitRefused::Fenced { current })
     );
     assert_eq!(bench.commit(B, 1, 9), Err(CommitRefused::NotOwned));
-    assert_eq!(
-        bench.commit(A, 1, u64::MAX),
-        Err(CommitRefused::NoneFollows)
-    );
+    for beyond in [Offset::LARGEST.0 + 1, u64::MAX] {
+        let offset = Offset(beyond);
+        let too_large = Err(CommitRefused::TooLarge { offset });
+        assert_eq!(bench.commit(A, 1, beyond), too_large);
+    }
     assert_eq!(bench.progress(A), (Some(7), vec![]));
     assert_eq!(bench.run(), []);
+    assert_eq!(bench.commit(A, 1, Offset::LARGEST.0), Ok(()));
+    assert_eq!(bench.progress(A), (Some(Offset::LARGEST.0), vec![]));
 }
 
 #[test]

@@ -65,7 +65,7 @@ impl Group {
             config,
             strategy: Arc::new(RoundRobin),
             source,
-            stream: 1,
+            stream: 1.into(),
             preferred: Some(0),
             belongs: Default::default(),
             agent: Agent::Store,

@@ -48,7 +48,7 @@ impl Group {
             config: Config::default(),
             strategy: Arc::new(FairShare),
             source: SourceKind::Log,
-            stream: 1,
+            stream: 1.into(),
             preferred: Some(0),
             belongs: Default::default(),
             agent: Agent::Store,

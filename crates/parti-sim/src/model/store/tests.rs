@@ -19,7 +19,7 @@ fn worker(name: &str) -> Key {
 fn record(mark: u64) -> Record {
     Record::Group(Arc::new(GroupRecord {
         store: Nonce(mark),
-        stream: 0,
+        stream: 0.into(),
         coordination: "leader".into(),
         strategy: None,
         nonce: Nonce(0),

@@ -1,7 +1,7 @@
 //! A group that takes over another source than the one it began with.
 
 use futures_util::future::BoxFuture;
-use parti_core::ids::{Nonce, Revision};
+use parti_core::ids::{Nonce, Revision, SourceId};
 use parti_core::io::{Expect, Stored, Write, WriteOutcome};
 use parti_core::record::{Layout, TopicRecord};
 
@@ -20,7 +20,7 @@ fn other(topic: Option<&str>) -> OtherSource {
     }
 }
 
-async fn named(desk: &Desk) -> u64 {
+async fn named(desk: &Desk) -> SourceId {
     let found = desk.store.read(&Key::Group).await.expect("readable");
     match found.expect("a group").record {
         Record::Group(record) => record.stream,
@@ -73,7 +73,7 @@ async fn a_commit_of_a_frozen_worker_meets_a_newer_record_though_nothing_was_to_
         .expect("there");
     let applied = reset(&desk).await.expect("taken over");
     assert_eq!(applied.changes[0].verdict, Verdict::Change);
-    assert_eq!(named(&desk).await, OTHER);
+    assert_eq!(named(&desk).await, OTHER.into());
     // It was on its way all the time.
     let late = Write {
         key,
@@ -104,7 +104,7 @@ async fn whoever_joins_before_anything_is_changed_keeps_the_source() {
     assert!(matches!(refused, Err(Error::Refused(_))), "{refused:?}");
     assert_eq!(reached, TakeOver::Untouched);
     assert!(meddled.has_come());
-    assert_eq!(named(&desk).await, 7);
+    assert_eq!(named(&desk).await, 7.into());
     let seen = desk.seen().await;
     assert_eq!(seen.partitions[0].next_offset, Some(Offset(4)));
 }
@@ -124,7 +124,10 @@ async fn a_take_over_that_is_interrupted_lets_nobody_join_and_goes_on_later() {
     );
     assert_eq!(reached, TakeOver::Held);
     let between = named(&desk).await;
-    assert!(![7, OTHER].contains(&between), "neither joins");
+    assert!(
+        ![7, OTHER].map(SourceId::from).contains(&between),
+        "neither joins"
+    );
     let stays = reset(&desk).await;
     assert!(
         matches!(stays, Err(Error::Refused(_))),
@@ -135,7 +138,7 @@ async fn a_take_over_that_is_interrupted_lets_nobody_join_and_goes_on_later() {
     let done = reset_to(&desk, 0, &mut reached).await;
     done.expect("taken over");
     assert_eq!(reached, TakeOver::Adopted);
-    assert_eq!(named(&desk).await, OTHER);
+    assert_eq!(named(&desk).await, OTHER.into());
     let told: Vec<String> = super::force::told(&desk).await;
     let taken = told.iter().filter(|line| line.contains("another source"));
     assert_eq!(taken.count(), 1, "{told:?}");
@@ -165,10 +168,21 @@ async fn of_two_at_once_only_one_sets_checkpoints() {
         meddled.arm();
         let mut reached = TakeOver::default();
         let ended = reset_to(&desk, 0, &mut reached).await;
-        assert!(matches!(ended, Err(Error::Unfinished(_))), "{ended:?}");
+        let Err(Error::Unfinished(why)) = ended else {
+            panic!("{ended:?}")
+        };
+        // There is no worker to be stopped: it was another operator.
+        for part in ["another operator was quicker", "parti group history"] {
+            assert!(why.contains(part), "{part}: {why}");
+        }
+        assert!(!why.contains("stop"), "{why}");
         assert!(meddled.has_come());
         assert_eq!(reached, expected);
-        assert_eq!(named(&desk).await, OTHER, "the other one was through");
+        assert_eq!(
+            named(&desk).await,
+            OTHER.into(),
+            "the other one was through"
+        );
         assert_eq!(places(&desk).await, [2, 2], "{of}");
     }
 }
@@ -214,7 +228,7 @@ async fn a_late_commit_of_an_old_owner_is_written_over() {
     meddled.arm();
     reset(&desk).await.expect("taken over");
     assert!(meddled.has_come());
-    assert_eq!(named(&desk).await, OTHER);
+    assert_eq!(named(&desk).await, OTHER.into());
     assert_eq!(places(&desk).await, [0]);
 }
 
@@ -235,10 +249,10 @@ async fn whoever_comes_and_goes_before_the_group_is_held_leaves_no_checkpoint_be
     assert!(why.contains("partition 1"), "{why}");
     assert!(why.contains("nothing was changed"), "{why}");
     assert_eq!(reached, TakeOver::Untouched);
-    assert_eq!(named(&desk).await, 7, "as it was");
+    assert_eq!(named(&desk).await, 7.into(), "as it was");
     assert_eq!(places(&desk).await, [4, 6]);
     reset(&desk).await.expect("now with both");
-    assert_eq!(named(&desk).await, OTHER);
+    assert_eq!(named(&desk).await, OTHER.into());
     assert_eq!(places(&desk).await, [0, 0]);
 }
 
@@ -261,7 +275,10 @@ async fn a_stop_in_time_leaves_the_group_as_it_was() {
     let changes = stopped.await.expect("stopped").changes;
     assert_eq!(changes[0].verdict, Verdict::Served);
     assert_eq!(reached, TakeOver::Untouched);
-    assert_eq!((named(&desk).await, places(&desk).await), (7, vec![4]));
+    assert_eq!(
+        (named(&desk).await, places(&desk).await),
+        (7.into(), vec![4])
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -337,7 +354,7 @@ async fn a_take_over_that_cannot_be_done_in_full_touches_nothing() {
         .apply(planned, Rules::default(), &reason())
         .await;
     assert!(matches!(refused, Err(Error::Refused(_))), "{refused:?}");
-    assert_eq!(named(&desk).await, 7);
+    assert_eq!(named(&desk).await, 7.into());
 }
 
 /// Whoever was told to serve it is dead and forgotten by then.
@@ -358,7 +375,7 @@ async fn what_nobody_has_taken_yet_is_set_too() {
     let verdicts = applied.expect("taken over").changes.into_iter();
     let verdicts: Vec<Verdict> = verdicts.map(|change| change.verdict).collect();
     assert_eq!(verdicts, [Verdict::Change, Verdict::Change]);
-    assert_eq!(named(&desk).await, OTHER);
+    assert_eq!(named(&desk).await, OTHER.into());
 }
 
 /// The service goes by the topic's name: with another one, nobody could work any more.
@@ -389,7 +406,43 @@ async fn a_group_that_was_made_for_a_topic_takes_over_that_one_anew_and_no_other
         let done = checkpoints.apply(planned, rules, &reason()).await;
         assert_eq!(done.is_ok(), takes_over, "{topic:?}: {done:?}");
         let now = if takes_over { OTHER } else { 7 };
-        assert_eq!(named(&desk).await, now, "{topic:?}");
+        assert_eq!(named(&desk).await, now.into(), "{topic:?}");
+    }
+}
+
+/// Only of a source that tells no identity it may be that it is the same.
+#[tokio::test]
+async fn a_group_without_a_log_takes_no_source_over_and_one_of_an_untold_source_may_have_it() {
+    for (began_with, is_moved) in [(SourceId::NoLog, false), (SourceId::Untold, true)] {
+        for (identity, force) in [(0, false), (0, true), (OTHER, false), (OTHER, true)] {
+            let desk = Desk::new();
+            desk.group_with("leader", began_with).await;
+            desk.owned("0", None, Some(3)).await;
+            let checkpoints = Checkpoints::read(&desk.store).await.expect("readable");
+            assert_eq!(checkpoints.has_no_log(), !is_moved);
+            let source = OtherSource {
+                identity,
+                ..other(None)
+            };
+            let checkpoints = checkpoints.seen_from(source);
+            let rules = rules(force, true);
+            let planned = checkpoints.plan(vec![Wanted::at(partition("0"), Offset(0))], rules);
+            let would = checkpoints.takes_over(&planned);
+            let done = checkpoints.apply(planned, rules, &reason()).await;
+            let place = if is_moved { 0 } else { 4 };
+            assert_eq!(places(&desk).await, [place], "{began_with:?}, {identity}");
+            assert_eq!(named(&desk).await, began_with);
+            match is_moved {
+                true => assert_eq!((would, done.is_ok()), (Ok(false), true)),
+                false => {
+                    let Err(Error::Refused(why)) = would else {
+                        panic!("{would:?}")
+                    };
+                    assert!(why.contains("made without a log"), "{why}");
+                    assert_eq!(done, Err(Error::Refused(why)));
+                }
+            }
+        }
     }
 }
 

@@ -5,6 +5,8 @@
 //!             &creds=FILE&token=…&nkey=SEEDFILE&tls=true&ca=FILE&cert=FILE&key=FILE]
 //! ```
 
+use parti_core::codec::Template;
+
 use super::api::{of_connection, rejected};
 use crate::nats::connect::{PARAMETERS, Servers, bad};
 use crate::source::SourceError;
@@ -32,6 +34,9 @@ impl Target {
         let servers = Servers::take(name, &mut address, false).map_err(of_connection)?;
         let mut text = |name| address.take(name).map(|text| text.reveal().to_owned());
         let (subject, dead_letters) = (text("subject"), text("dead_letters"));
+        if let Some(subject) = &subject {
+            Template::parse(subject).map_err(|problem| rejected(problem.to_string()))?;
+        }
         let known = [&PARAMETERS[..], &["subject", "dead_letters"]].concat();
         address.finish(&known).map_err(of_connection)?;
         Ok(Self {
@@ -88,6 +93,7 @@ mod tests {
             ("jetstream://h/%3E", "stream's name"),
             ("jetstream://u:hush@h/S?token=hush", "more than one"),
             ("jetstream://h/S?bucket=x", "bucket"),
+            ("jetstream://h/S?subject=orders", "no placeholder"),
         ] {
             let error = Target::parse(url).expect_err(url).to_string();
             assert!(error.contains(part), "{url}: {error}");

@@ -66,7 +66,7 @@ use letters::Letters;
 pub use producer::{NewMessage, Producer};
 use read::Reads;
 use settings::Settings;
-pub use topic::StreamSettings;
+pub use topic::{MAX_REPLICAS, StreamSettings, numbered_template};
 pub(crate) use transport::StreamTransport;
 pub use trial::Tried;
 
@@ -152,9 +152,11 @@ impl JetStream {
         Self::open(Self::link(&target).await?, &target).await
     }
 
-    /// Whether a URL has the form of a stream's, without asking anybody.
+    /// Whether a URL has the form of a stream's, and names files that can be read, without asking any
+    /// server.
     pub fn check_url(url: &str) -> Result<(), SourceError> {
-        Target::parse(url).map(drop)
+        let files = Target::parse(url)?.servers.check_files();
+        files.map_err(api::of_connection)
     }
 
     /// Connects to the servers of a URL.

@@ -13,6 +13,7 @@ use std::time::Duration;
 use futures_util::{StreamExt, TryStreamExt};
 use parti_core::codec::Template;
 use parti_core::partition::MAX_PARTITIONS;
+use parti_core::problem::Problem;
 use parti_core::text;
 use serde_json::{Value, json};
 
@@ -30,6 +31,9 @@ const ASK_AT_ONCE: usize = 32;
 /// No age is longer, in nanoseconds.
 const AGE_LIMIT: u64 = u64::MAX >> 1;
 
+/// No server keeps a stream on more servers than so.
+pub const MAX_REPLICAS: u32 = 5;
+
 /// How a stream of virtual partitions is to be made.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StreamSettings {
@@ -42,7 +46,7 @@ pub struct StreamSettings {
     pub max_age: Option<Duration>,
     /// The oldest messages beyond this size go away; never by default.
     pub max_bytes: Option<u64>,
-    /// How many servers keep it; one by default.
+    /// How many servers keep it, up to [`MAX_REPLICAS`]; one by default.
     pub replicas: u32,
 }
 
@@ -71,9 +75,15 @@ impl JetStream {
                 "a stream cannot have {count} partitions; give from 1 to {MAX_PARTITIONS}"
             )));
         }
+        if settings.replicas > MAX_REPLICAS {
+            return Err(rejected(format!(
+                "a stream cannot have {} replicas; give from 1 to {MAX_REPLICAS}",
+                settings.replicas
+            )));
+        }
         let target = Target::parse(url)?;
-        let link = Self::link(&target).await?;
         let body = stream_config(&target, settings)?;
+        let link = Self::link(&target).await?;
         let call = format!("STREAM.CREATE.{}", target.stream);
         let is_other = match link.api::<Value>(&call, body).await {
             Ok(_) => false,
@@ -175,18 +185,28 @@ async fn last_of(api: &Api, subject: &str) -> Result<Option<u64>, SourceError> {
     }
 }
 
-fn stream_config(target: &Target, settings: &StreamSettings) -> Result<Value, SourceError> {
-    let default = format!("{}.{{0}}", target.stream);
-    let text = target.subject.as_deref().unwrap_or(&default);
-    let template = Template::parse(text).map_err(|problem| rejected(problem.to_string()))?;
+/// The template of the subjects of virtual partitions, which have a number each.
+pub fn numbered_template(text: &str) -> Result<Template, Problem> {
+    let template = Template::parse(text)?;
     let tokens = super::subjects::pattern(&template);
     let one_key = tokens.iter().filter(|token| **token == "*").count() == 1;
     if !one_key || !template.is_exact() || tokens.contains(&">") {
-        return Err(rejected(format!(
-            "virtual partitions have a number each, and {template} names something else; give a \
-             subject such as orders.{{0}}"
-        )));
+        let what = "names something else than a number, which is all that virtual partitions have";
+        return Err(Problem::new(
+            "subject",
+            text,
+            what,
+            "give one such as orders.{0}",
+        ));
     }
+    Ok(template)
+}
+
+fn stream_config(target: &Target, settings: &StreamSettings) -> Result<Value, SourceError> {
+    let default = format!("{}.{{0}}", target.stream);
+    let text = target.subject.as_deref().unwrap_or(&default);
+    let template = numbered_template(text).map_err(|problem| rejected(problem.to_string()))?;
+    let tokens = super::subjects::pattern(&template);
     let retention = if settings.work_queue {
         "workqueue"
     } else {
@@ -273,9 +293,7 @@ mod tests {
             assert_eq!(told(asked).as_deref(), Some(why));
         }
         for odd in ["o.{0}.{1}", "o.{id}", "o", "o.*.{0}", "o.{0}.>"] {
-            let url = format!("jetstream://h/ORDERS?subject={odd}");
-            let target = Target::parse(&url).expect("good");
-            assert!(stream_config(&target, &settings).is_err(), "{odd}");
+            assert!(numbered_template(odd).is_err(), "{odd}");
         }
     }
 }

@@ -228,7 +228,10 @@ impl Log {
                 .map_err(|problem| LogError::Invalid(problem.to_string()))?;
         }
         self.on_disk(|folder| match fs::create_dir(folder) {
-            Err(error) if error.kind() != ErrorKind::AlreadyExists => Err(error.to_string()),
+            Err(error) if error.kind() != ErrorKind::AlreadyExists => Err(format!(
+                "the folder cannot be made: {error}; give one in a folder that is there, and that this \
+                 user may write to"
+            )),
             _ => Ok(()),
         })
         .await?;

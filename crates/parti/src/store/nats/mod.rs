@@ -82,7 +82,7 @@ impl fmt::Debug for Nats {
 
 /// Whether the URL can be used.
 pub(super) fn check_url(url: &str) -> Result<(), Error> {
-    Target::parse(url).map(|_| ())
+    Target::parse(url)?.servers.check_files()
 }
 
 impl Nats {

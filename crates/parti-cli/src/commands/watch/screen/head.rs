@@ -113,6 +113,9 @@ fn totals(app: &App) -> Vec<String> {
     }
     match app.unseen {
         Some(Unseen::Silent) => all.push("the source does not answer".to_owned()),
+        Some(Unseen::Other) if group.has_no_log() => {
+            all.push("the group has no log: leave --source away".to_owned());
+        }
         Some(Unseen::Other) => all.push("the source is not the group's".to_owned()),
         None => {}
     }
