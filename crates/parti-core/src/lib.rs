@@ -50,7 +50,7 @@
 //!     config,
 //!     strategy,
 //!     source: SourceKind::Log,
-//!     stream: 1,
+//!     stream: 1.into(),
 //!     preferred: None,
 //!     belongs: Default::default(),
 //!     agent: Agent::Store,

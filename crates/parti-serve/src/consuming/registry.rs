@@ -388,6 +388,12 @@ impl Registry {
         let Some(_coming) = Coming::begin(&self.coming, &shown.id) else {
             return Err(Failure::unavailable("the session is on its way here"));
         };
+        // Another request may have brought it here since the list was looked at. To bring it over
+        // once more would take from the client what it is just working on.
+        if let Some((seat, _)) = self.known(token, group, session)?.seat {
+            seat.hear()?;
+            return Ok(seat);
+        }
         let setup = Setup::read(&self.places, group, &self.config).await?;
         let hashed = Hashed::of(&shown.secret);
         let belongs = Belonging::Continued(hashed.badge(), number);

@@ -1,6 +1,7 @@
 //! Several instances over one store: a session goes on wherever its consumer opens the stream.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 use parti::store::faulty::Faulty;
@@ -8,6 +9,7 @@ use parti::store::{Entry, Error, Revision, Scope, Store, Watch, Write};
 use parti::{Config, async_trait};
 use parti_serve::Service;
 use serde_json::{Value, json};
+use tokio::sync::Semaphore;
 
 use crate::client::{Events, PATIENCE, send};
 use crate::clients::Process;
@@ -57,6 +59,43 @@ impl Store for Withholding {
 async fn second(scene: &Scene) -> Service {
     let other = settings(scene.store.clone(), &scene.folder).await;
     Service::start(other).await.expect("a second instance")
+}
+
+/// A store that keeps whoever reads a worker's record next waiting.
+#[derive(Debug)]
+struct Gated {
+    inner: Arc<dyn Store>,
+    shut: AtomicBool,
+    waits: Semaphore,
+    open: Semaphore,
+}
+
+#[async_trait]
+impl Store for Gated {
+    fn name(&self) -> &str {
+        self.inner.name()
+    }
+
+    async fn read(&self, key: &str) -> Result<Option<Entry>, Error> {
+        let found = self.inner.read(key).await;
+        if key.contains("worker-0") && self.shut.swap(false, Ordering::SeqCst) {
+            self.waits.add_permits(1);
+            self.open.acquire().await.expect("open for ever").forget();
+        }
+        found
+    }
+
+    async fn list(&self, scope: &Scope) -> Result<Vec<Entry>, Error> {
+        self.inner.list(scope).await
+    }
+
+    async fn write(&self, batch: Vec<Write>) -> Vec<Result<Revision, Error>> {
+        self.inner.write(batch).await
+    }
+
+    fn watch(&self, scope: Scope) -> Watch {
+        self.inner.watch(scope)
+    }
 }
 
 /// An instance whose store can be cut off, and another one that keeps it.
@@ -290,6 +329,53 @@ async fn many_streams_at_once_bring_a_session_over_once() {
     }
     let reply = send(scene.address(), "POST", &path, &headers, None).await;
     reply.ok(200);
+}
+
+/// It looked before the other one had brought the session over, and goes on after that.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_stream_that_was_slow_to_open_takes_a_session_as_another_one_brought_it() {
+    let mut gated = None;
+    let scene = Scene::with(|settings| {
+        let store = Arc::new(Gated {
+            inner: settings.store.clone(),
+            shut: AtomicBool::new(false),
+            waits: Semaphore::new(0),
+            open: Semaphore::new(0),
+        });
+        gated = Some(store.clone());
+        settings.store = store;
+    })
+    .await;
+    let gated = gated.expect("a gate");
+    scene.make_group(4).await;
+    let other = second(&scene).await;
+    let mover = Consumer::join(other.address(), Manner::Polite).await;
+    let had = mover.holds(|held| held.len() == 4).await;
+    mover.crash();
+    let path = format!("/v1/groups/g/sessions/{}/events", mover.session);
+    let auth = format!("Bearer {}", mover.token);
+    let headers = [("authorization", auth.as_str())];
+    gated.shut.store(true, Ordering::SeqCst);
+    let slow = Events::open(scene.address(), &path, &headers);
+    let quick = async {
+        gated
+            .waits
+            .acquire()
+            .await
+            .expect("somebody waits")
+            .forget();
+        let mut events = Events::open(scene.address(), &path, &headers).await;
+        let has = assigned(&mut events, 4).await;
+        gated.open.add_permits(1);
+        (events, has)
+    };
+    let (mut slow, (_quick, has)) = tokio::join!(slow, quick);
+    assert!(slow.head.starts_with("HTTP/1.1 200"), "{}", slow.head);
+    let still = assigned(&mut slow, 4).await;
+    for (partition, (epoch, _)) in &has {
+        assert_eq!(*epoch, had[partition].0 + 1, "{partition}: once");
+        assert_eq!(*epoch, still[partition].0, "{partition}: as it was");
+    }
 }
 
 /// An open stream would tell its consumer that all is well, while others take over.
