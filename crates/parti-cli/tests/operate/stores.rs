@@ -226,6 +226,16 @@ fn a_cluster_is_looked_at_more_closely() {
     let cluster = parti_servers::nats::Cluster::start(3);
     let folder = tempfile::tempdir().expect("a folder");
     let one = format!("{}/single?replicas=1", cluster.url());
+    let missing = parti(folder.path(), &["doctor", "--store", &one], "");
+    assert_eq!(missing.code, Some(1), "{}", missing.out);
+    let nothing = "fail  store     --store: the server has no bucket of this name;";
+    assert!(missing.out.contains(nothing), "{}", missing.out);
+    let list = parti(folder.path(), &["group", "list", "--store", &one], "");
+    assert_eq!(list.code, Some(2), "the doctor made none: {}", list.err);
+    let runtime = tokio::runtime::Runtime::new().expect("a runtime");
+    for url in [&cluster.url(), &one] {
+        runtime.block_on(parti::store::open(url)).expect("made");
+    }
     for (url, wanted) in [
         (
             &cluster.url(),

@@ -8,7 +8,6 @@ use parti::core::config::{HintFor, show_duration};
 use parti::store::{self, Scope, Store, StoreExt};
 
 use super::{Findings, clock};
-use crate::exit::Failure;
 use crate::places;
 use crate::show::now_ms;
 
@@ -17,10 +16,19 @@ const SCRATCH: &str = "=doctor";
 /// Both sides of a store that keeps checkpoints apart.
 const KINDS: [&str; 2] = ["workers", "partitions"];
 
-/// Checks the store; `None` if there is no use in going on.
+/// Checks the store; `None` if there is no use in going on. Nothing is made where there is none: it
+/// may be lost, and workers that wait for it to be restored must not meet an empty one.
 pub async fn check(url: &str, config: &Config, findings: &mut Findings) -> Option<Arc<dyn Store>> {
-    let store = match open(url, findings).await {
-        Ok(store) => store,
+    let store = match places::found(url).await {
+        Ok(Some(store)) => store,
+        Ok(None) => {
+            let nothing = places::nothing_there(url);
+            findings.fail(
+                "store",
+                format!("{nothing}; if it had one, restore it first"),
+            );
+            return None;
+        }
         Err(failure) => {
             findings.fail("store", failure.line);
             return None;
@@ -52,25 +60,6 @@ pub async fn check(url: &str, config: &Config, findings: &mut Findings) -> Optio
         probe(store.as_ref(), kind, config, findings).await;
     }
     Some(store)
-}
-
-/// A server is looked at before the first worker, too, and what it lets us do shows only where its
-/// bucket or tables are. A file needs no such look.
-async fn open(url: &str, findings: &mut Findings) -> Result<Arc<dyn Store>, Failure> {
-    match places::found(url).await? {
-        Some(store) => Ok(store),
-        None if url.to_ascii_lowercase().starts_with("sqlite:") => {
-            Err(Failure::usage(places::nothing_there(url)))
-        }
-        None => {
-            let store = places::store(url).await?;
-            findings.warn(
-                "store",
-                "it had no bucket or tables of this name, and has them now; is the name right?",
-            );
-            Ok(store)
-        }
-    }
 }
 
 /// The session's TTL against a replicated store's own failover.
